@@ -20,8 +20,8 @@ type ChangeTuple = (String, Option<String>, Option<String>);
 /// Args:
 ///     old: the earlier results file.
 ///     new: the later results file.
-///     each: called with a list of changes, each a tuple of the site, the old answer and the new answer. If it or a
-///         signal handler raises an exception, the comparison ends.
+///     each: called with a list of changes, each a tuple of the site, the old answer and the new answer. If this
+///         function or a signal handler raises an exception, the comparison ends.
 ///
 /// Raises:
 ///     UsageError: a file cannot be read, or is not the results file of a check.

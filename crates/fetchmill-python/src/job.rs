@@ -161,7 +161,7 @@ impl Job {
 
     /// Return the samples taken after a time (seconds since 1970 UTC), oldest first.
     ///
-    /// The samples of earlier runs are included. At first there is one sample per second. Once there are more than 720,
+    /// The samples of earlier runs are included. Initially, one sample is kept per second. If more than 720 accumulate,
     /// adjacent samples are merged.
     #[pyo3(signature = (after=0.0))]
     fn samples<'py>(&self, py: Python<'py>, after: f64) -> PyResult<Bound<'py, PyAny>> {

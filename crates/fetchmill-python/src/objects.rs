@@ -17,15 +17,14 @@ use crate::errors;
 
 /// Maximum number of objects in a batch.
 const BATCH_OBJECTS: usize = 1000;
-/// Maximum total size of the bodies in a batch. A batch with a single body may be larger.
+/// Maximum total size of the bodies in a batch. A batch with a single body can be larger.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Stored objects of a job, read in place. Several threads can call the methods at the same time.
 ///
 /// An object is a tuple: name, body, status, content_type, etag, last_modified (seconds since 1970), fetched_at
 /// (microseconds), sequence, crc32c, url, columns, content_encoding. The name is a str with surrogates for bytes that
-/// are not UTF-8. The columns are a dict that maps the names of the kept columns to their values. Unknown values are
-/// None.
+/// are not UTF-8. `columns` is a dict that maps the names of the kept columns to their values. Unknown values are None.
 ///
 /// The constructor opens the journal and the files that it names.
 ///

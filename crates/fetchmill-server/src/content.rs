@@ -1,6 +1,6 @@
-//! The content of a server: the trait [`Content`], and [`Page`] and [`Body`], to which it writes.
+//! The content of a server: the [`Content`] trait, and the [`Page`] and [`Body`] types to which it writes.
 //!
-//! Both methods run on a thread that serves connections. They may read local files but must not wait for anything else.
+//! Both methods run on a thread that serves connections. They can read local files but must not wait for anything else.
 //! They write directly to the buffer of the reply, so a small object needs no allocation.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Counters. Each thread updates counters of its own, on separate cache lines. Readers sum them up.
+//! Counters. Each thread updates its own counters, on separate cache lines. Readers sum them up.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

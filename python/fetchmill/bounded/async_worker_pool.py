@@ -1,4 +1,4 @@
-"""A pool of tasks that are started on demand and call the function, in bounded memory for input of any length."""
+"""A pool of tasks that are started on demand and call the function. Memory is bounded for input of any length."""
 
 import asyncio
 import contextlib

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 OnError = Literal["raise", "return"]
 
-# Number of failures that a tally keeps. There can be millions, and each one holds an item and a traceback.
+# Maximum number of failures that a tally keeps. A run can have millions, each with an item and a traceback.
 FAILURES_MAX = 100
 # Maximum number of characters of an item in a message.
 SHOWN_MAX = 200

@@ -1,4 +1,4 @@
-"""A pool of threads that are started on demand and call the function, in bounded memory for input of any length.
+"""A pool of threads that are started on demand and call the function. Memory is bounded for input of any length.
 
 The thread that requests results also reads the input, hands out calls, and counts outstanding calls. Workers take calls
 from one queue and put finished calls into another. Both queues are safe to use in a finalizer, so the pool can be

@@ -164,7 +164,7 @@ def keys_in_files(command: click.Command) -> dict[str, click.Option]:
 
 
 def _keys_of(option: click.Option) -> list[str]:
-    """Return an option's keys, which are its names with underscores. `--header` becomes the table `headers`."""
+    """Return an option's keys, which are its names with underscores. `--header` becomes the `headers` table."""
     if option.name == "headers":
         return ["headers"]
     long = [name for name in option.opts if name.startswith("--")] or option.opts

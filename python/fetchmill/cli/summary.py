@@ -133,7 +133,7 @@ def failed_lines(report: "Report | SyncReport") -> list[str]:
 
 
 def _by_status(report: "Report | SyncReport") -> dict[str, int]:
-    """Return failures by status if caused by a status, otherwise by kind: `{"401 Unauthorized": 3, "dns": 1}`."""
+    """Return failures by status if a status caused them, otherwise by kind: `{"401 Unauthorized": 3, "dns": 1}`."""
     found = dict(report.failures)
     for text, count in report.failed_statuses.items():
         kind = _kind_of(int(text.removeprefix("status ")[:3]))

@@ -5,7 +5,7 @@ from types import FrameType
 
 
 def exit_on_sigterm() -> None:
-    """Make SIGTERM raise SystemExit with the exit code 143, so that `finally` blocks run."""
+    """Make SIGTERM raise SystemExit with exit code 143, so that `finally` blocks run."""
     signal.signal(signal.SIGTERM, _exit)
 
 

@@ -28,7 +28,7 @@ class ReplyAnswer(NamedTuple):
         status: the HTTP status.
         body: the body as it was sent, not decoded.
         is_verified: whether the reply announced the length of its body, and the body has this length.
-        content_type: the Content-Type field. It is None if it is missing, like the other fields below.
+        content_type: the Content-Type field. This and the following fields are None if they are missing.
         etag: the ETag field.
         last_modified: the Last-Modified field.
         retry_after: the Retry-After field.

@@ -148,7 +148,7 @@ class AsyncTransport(Protocol):
     def fetch(self, target: Target, state: Any) -> Awaitable[Answer | None]:  # noqa: ANN401
         """Make one attempt at a target. Failures of the server are answers, not exceptions.
 
-        Return None if the answer is held. The transport later reports it to the receiver.
+        Return None if the answer is held. The transport later reports the answer to the receiver.
         """
 
     async def done(self, state: Any) -> None:  # noqa: ANN401

@@ -18,7 +18,7 @@ use super::input::{PendingRequest, url_text};
 use super::iterator::{Closable, Close, MoreBatches, ReplyStream};
 use super::request::Request;
 
-/// Maximum size of a batch in bytes. A batch with a single reply may be larger.
+/// Maximum size of a batch in bytes. A batch with a single reply can be larger.
 const BATCH_BYTES: usize = 16 * MIB;
 
 /// Record batches of replies. This is an iterator, and also a stream of Arrow's C data interface.

@@ -74,7 +74,8 @@ fn seconds(micros: u64) -> f64 {
 }
 
 impl Reply {
-    /// Takes a reply out of a batch. Copies a small body, so that keeping the reply does not keep the whole batch.
+    /// Takes a reply out of a batch. Copies a small body, so that keeping the reply does not keep the whole batch in
+    /// memory.
     pub(super) fn of(
         py: Python<'_>,
         replies: &mut ReplyBatch,

@@ -75,7 +75,7 @@ impl<'a> PageQuery<'a> {
         }
     }
 
-    /// Returns the start after a key. If the key is a common prefix, the page starts after all keys that have this
+    /// Returns the position after a key. If the key is a common prefix, the page starts after all keys that have this
     /// prefix.
     fn behind_key(&self, key: &[u8]) -> Bound<Vec<u8>> {
         let is_common = self.behind.is_some() && !self.delimiter.is_empty() && key.ends_with(self.delimiter);
@@ -125,7 +125,7 @@ struct KeyPage {
     /// The last key or common prefix on the page.
     last: Vec<u8>,
     truncated: bool,
-    /// Whether a fault has ended the page. If so, the page says that there are more keys, but it has no token.
+    /// Whether a fault has ended the page. If so, the page claims that more keys follow, but does not contain a token.
     token_lost: bool,
     /// Modification time of the previous object as text. It is kept because most objects have the same time.
     modified: (i64, String),

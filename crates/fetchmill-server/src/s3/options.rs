@@ -95,8 +95,8 @@ pub struct BehaviourOptions {
     pub errors_with_200: HashMap<String, ErrorWith200>,
     /// Number of matching keys after which a listing falsely claims to be complete.
     pub truncate_after: Option<u64>,
-    /// Position of a key among those that have the prefix, from 1. A page ends at this key and claims that there are
-    /// more keys, but has no token.
+    /// Position of a key among those that have the prefix, from 1. A page ends at this key and claims that more keys
+    /// follow, but does not contain a token.
     pub lose_token_after: Option<u64>,
     /// Whether the second page and its token are repeated forever.
     pub repeat_token: bool,

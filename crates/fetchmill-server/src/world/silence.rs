@@ -1,4 +1,4 @@
-//! Hosts that do not answer. If the queue of a listener is full, Linux drops every further SYN packet.
+//! Hosts that do not answer. If a listener's queue is full, Linux drops every further SYN packet.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

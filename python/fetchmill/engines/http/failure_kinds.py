@@ -35,8 +35,8 @@ _NO_ROUTE = {
 _LOOKUP_KINDS = {socket.EAI_NONAME: "dns-not-found", socket.EAI_NODATA: "dns-empty"}
 # If the connections to several addresses fail, the most specific failure is reported.
 _MOST_SPECIFIC_FIRST = ("refused", "reset", "connect-timeout", "unreachable")
-# Failures of a reused connection that earlier requests may have caused: the server had closed the connection, or it
-# contained the remainder of an earlier reply. The request is repeated on a new connection.
+# Failures of a reused connection that earlier requests may have caused: the server had closed the connection, or the
+# connection still contained the end of an earlier reply. The request is repeated on a new connection.
 STALE_KINDS = ("reset", "not-http", "framing")
 
 

@@ -26,7 +26,7 @@ from fetchmill.engines.http.reply_file import ReplyFile
 
 # Header fields that urllib3 adds by default.
 _AUTOMATIC_FIELDS = ("Accept-Encoding", "User-Agent")
-# Parser defects that mean that a line in the head is not a field. Other defects concern bodies, which are not parsed.
+# Parser defects which show that a line in the head is not a field. Other defects concern bodies, which are not parsed.
 _DEFECTS = (
     email.errors.FirstHeaderLineIsContinuationDefect,
     email.errors.InvalidHeaderDefect,
