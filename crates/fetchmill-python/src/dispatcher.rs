@@ -140,7 +140,7 @@ impl Dispatcher {
         }
     }
 
-    /// Accept answers. Every target that was handed out must be answered once. This waits if the sink lags behind.
+    /// Accept answers. Every target that was handed out must be answered once. Wait if the sink lags behind.
     ///
     /// Raises:
     ///     UsageError: a target is not being fetched, or a failure kind does not exist.

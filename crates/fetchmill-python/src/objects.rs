@@ -89,7 +89,7 @@ impl Objects {
         py.detach(|| destination.count()).map_err(|error| errors::of(&error))
     }
 
-    /// Return up to `max` names from a position on, and the next position if there is one.
+    /// Return up to `max` names, starting at a position, and the next position, if any.
     ///
     /// With `with_lengths`, each name is a tuple of name and length.
     #[pyo3(signature = (position, max, with_lengths))]
@@ -221,8 +221,8 @@ pub(crate) fn kept_dict<'py>(
     Ok(dict)
 }
 
-/// Converts a kept value to its type. Text that cannot be converted stays text, and is the reason why its target
-/// failed.
+/// Converts a kept value to its type. Text that cannot be converted stays text, and its target has failed for this
+/// reason.
 fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     match kind.read(text) {
         Some(TypedValue::Int64(number)) => number.into_bound_py_any(py),

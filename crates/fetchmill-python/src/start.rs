@@ -1,5 +1,5 @@
-//! Starts a job. Starting can block, for example on a list in a pipe without a writer, so signals are handled
-//! meanwhile.
+//! Starts a job. Starting can block, for example on a list in a pipe without a writer, so signals are handled in the
+//! meantime.
 
 use std::sync::Arc;
 use std::time::Duration;

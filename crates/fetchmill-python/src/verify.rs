@@ -30,7 +30,7 @@ struct VerifyArguments {
     sample: Option<usize>,
     #[serde(default)]
     seed: u64,
-    /// Origin to compare with, if it is not the job's own.
+    /// Origin to compare with, if it differs from the job's origin.
     against: Option<String>,
 }
 

@@ -121,9 +121,9 @@ struct Direction {
     counters: Counters,
     on_the_way: VecDeque<Packet>,
     on_the_way_bytes: usize,
-    /// Time when bandwidth is available again.
+    /// Time at which bandwidth is available again.
     free_at: u64,
-    /// Time when the last packet arrives.
+    /// Time at which the last packet arrives.
     last_at: u64,
 }
 

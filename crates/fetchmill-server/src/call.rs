@@ -29,7 +29,7 @@ pub(crate) enum CallKind<'a> {
 pub(crate) enum CallResult {
     /// The reply is in the buffer.
     Done,
-    /// The reply is in the buffer. The connection ends after it.
+    /// The reply is in the buffer. The connection ends after the reply.
     Last,
     /// The reply needs further steps.
     Later(Continuation),

@@ -94,7 +94,7 @@ impl Connection {
 
     /// Makes the connection end with a reset.
     pub(crate) fn reset_at_end(&self) {
-        // Errors do not matter, because the connection ends either way.
+        // Errors can be ignored, because the connection ends either way.
         let _ = socket2::SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO));
     }
 

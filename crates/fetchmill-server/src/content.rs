@@ -48,7 +48,7 @@ pub enum ContentError {
 
 /// The remaining part of a body that is too large for one buffer.
 pub trait Stream: Send {
-    /// Appends up to `limit` bytes. If it appends none, the body has ended.
+    /// Appends up to `limit` bytes. If no bytes are appended, the body has ended.
     fn read(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<usize>;
 }
 

@@ -25,7 +25,7 @@ pub struct Options {
     pub content: Option<ContentOptions>,
     /// Address or host name to listen on. Default: 127.0.0.1.
     pub host: String,
-    /// Port to listen on. 0, the default, means any free port.
+    /// Port to listen on. 0 (the default) picks any free port.
     pub port: u16,
     /// Number of threads that serve. Default: 1.
     pub threads: usize,

@@ -131,7 +131,7 @@ fn with_status(worker: &Worker, status: u16, retry_after: Option<[u64; 2]>) -> R
     parts
 }
 
-/// Returns a second reply. Its body is that of another object, if there is one.
+/// Returns a second reply. Its body is the body of another object, if another object exists.
 fn unsolicited(worker: &Worker, call: Call<'_>) -> Vec<u8> {
     let name = if let CallKind::Get(name) = call.what { name } else { "" };
     let body = another_name(worker, name)

@@ -33,7 +33,7 @@ struct ArmedStray {
     reply: Vec<u8>,
     after: Duration,
     at_most: Duration,
-    /// Time when the last piece of the real reply was passed to the kernel.
+    /// Time at which the last piece of the real reply was passed to the kernel.
     written: Instant,
     /// Whether the entire reply was passed to the kernel.
     whole: bool,

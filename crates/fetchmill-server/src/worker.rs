@@ -289,7 +289,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns the reply to a call in parts, for a script that changes them.
+    /// Returns the reply to a call in parts, which a script can change.
     pub(crate) fn parts(&self, call: Call<'_>, fault: Action) -> ReplyParts {
         let mut bytes = Vec::new();
         let result = match call.what {

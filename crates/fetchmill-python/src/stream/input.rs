@@ -84,7 +84,7 @@ impl Feed {
         self.window.most().max(self.outstanding_least).saturating_sub(self.outstanding)
     }
 
-    /// Returns whether there is an iterator and room for more items.
+    /// Returns whether more items can be taken from an iterator.
     pub(super) fn can_pull(&self) -> bool {
         self.iterator.is_some() && self.room() > 0
     }

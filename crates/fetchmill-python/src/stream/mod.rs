@@ -1,4 +1,4 @@
-//! Requests of a Python program, on their way from an iterable to batches, and from batches to replies.
+//! Converts a Python program's iterable of requests to batches, and batches to replies.
 
 mod batches;
 mod body;

@@ -138,7 +138,7 @@ impl StoreConnection {
         if arrival.drops {
             self.read_body(head.length.div_ceil(2)).await?;
             self.worker.counters().dropped.add(1);
-            // Errors do not matter, because the connection ends either way.
+            // Errors can be ignored, because the connection ends either way.
             let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
             return Ok(AfterRequest::Close);
         }

@@ -18,7 +18,7 @@ pub(crate) struct GatedRequest<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) query: &'a Query,
     pub(crate) body: &'a [u8],
-    /// Time when the request arrived, in milliseconds since 1970.
+    /// Time at which the request arrived, in milliseconds since 1970.
     pub(crate) now: i64,
     /// Whether the request only reads.
     pub(crate) reads: bool,
@@ -75,8 +75,8 @@ impl GatedRequest<'_> {
         Ok(text)
     }
 
-    /// Returns the secret of the pair of keys that the request names. Fails if the pair is not valid, or if its token
-    /// is missing.
+    /// Returns the secret key for the access key in the request. Fails if the pair of keys is not valid, or if its
+    /// token is missing.
     fn secret(&self, claim: &SignatureClaim<'_>) -> Result<&str, Failure> {
         let pairs = &self.behaviour.credentials;
         let Some(pair) = pairs.iter().find(|pair| pair.access_key == claim.access_key) else {

@@ -17,7 +17,7 @@ const SECONDS_MAX: f64 = 1e9;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct S3Options {
-    /// Port to listen on at 127.0.0.1. 0, the default, means any free port.
+    /// Port to listen on at 127.0.0.1. 0 (the default) picks any free port.
     pub port: u16,
     /// Number of threads that serve. Default: 1.
     pub threads: usize,

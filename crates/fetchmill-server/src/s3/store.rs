@@ -17,7 +17,7 @@ use super::sign;
 use super::uploads::Uploads;
 use crate::synthetic;
 
-/// Maximum total size of bodies, keys and their overhead: one gibibyte.
+/// Maximum total size of bodies, keys and their overhead (1 GiB).
 const STORE_BYTES_MAX: u64 = 1 << 30;
 const OBJECT_COST: u64 = 256;
 /// Maximum length of a key, as in AWS.
@@ -201,7 +201,7 @@ impl Bucket {
                     (_, Some(key)) => {
                         computed.start += 1;
                         body.clear();
-                        // Names consist of digits and a prefix that is text.
+                        // Names consist of a text prefix and digits.
                         self.computed.body(std::str::from_utf8(key).unwrap_or_default(), &mut body);
                         let (size, etag) = (body.len() as u64, etag(&body));
                         visit(&ListedObject { key, size, etag: &etag, modified: SYNTHETIC_MODIFIED })

@@ -29,7 +29,7 @@ pub(crate) struct Part {
 pub(crate) struct Upload {
     pub(crate) bucket: String,
     pub(crate) key: String,
-    /// Time when the upload was started, in milliseconds since 1970.
+    /// Time at which the upload was started, in milliseconds since 1970.
     pub(crate) started: i64,
     pub(crate) parts: BTreeMap<u32, Part>,
 }

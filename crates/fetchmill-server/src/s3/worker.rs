@@ -101,7 +101,7 @@ impl StoreState {
 /// Facts about a request that are determined before it is answered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
-    /// Time when the request arrived, in milliseconds since 1970.
+    /// Time at which the request arrived, in milliseconds since 1970.
     pub(crate) now: i64,
     pub(crate) delay: Duration,
     /// Whether to reset the connection in the middle of the body.

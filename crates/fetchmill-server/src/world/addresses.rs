@@ -16,7 +16,7 @@ const RARE: u8 = 8;
 /// Address that a public name must not point to. A world never sends anything there.
 pub(super) const PRIVATE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
 
-/// Returns the number of addresses of a behaviour if common behaviours have `addresses`.
+/// Returns a behaviour's number of addresses, given the number for common behaviours (`addresses`).
 pub(super) fn count(behaviour: Behaviour, addresses: u8) -> u8 {
     match behaviour {
         Behaviour::Many => MANY,

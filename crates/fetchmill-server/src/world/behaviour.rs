@@ -148,7 +148,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Parses a name in any case, with or without a trailing dot. `None` if it is not the name of a host.
+    /// Parses a name in any case, with or without a trailing dot. `None` if the name does not belong to a host.
     pub fn parse(name: &str) -> Option<Self> {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let (behaviour, number) = name.strip_suffix(ZONE)?.strip_suffix('.')?.split_once('-')?;

@@ -1,4 +1,4 @@
-//! Binds all addresses of a world before anything runs, at ports that are free at all of the addresses.
+//! Binds all addresses of a world before any thread starts, at ports that are free at all addresses.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};

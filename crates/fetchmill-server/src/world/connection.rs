@@ -56,7 +56,7 @@ async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared
     };
 }
 
-/// Answers the start of a TLS handshake as servers of plain HTTP do.
+/// Answers the start of a TLS handshake as a plain HTTP server does.
 async fn refuse_tls(stream: &mut TcpStream) -> io::Result<()> {
     // Read the whole `ClientHello`, because unread bytes would turn the end of the connection into a reset.
     let _ = stream.read(&mut vec![0; GREETING]).await?;

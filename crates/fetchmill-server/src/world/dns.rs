@@ -76,7 +76,7 @@ pub(super) async fn serve_datagrams(
 pub(super) async fn serve_streams(listener: TcpListener, names: Rc<RefCell<WorldNames>>) {
     loop {
         match listener.accept().await {
-            // A connection that breaks has ended.
+            // If the connection breaks, nothing is left to do.
             Ok((stream, _)) => {
                 let names = Rc::clone(&names);
                 spawn_local(async move { converse(stream, names).await.ok() });

@@ -19,11 +19,11 @@ const DNS_DELAY_MAX: u64 = 60_000;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorldOptions {
-    /// HTTP port, which is the same at all addresses. 0, the default, means any free port.
+    /// HTTP port, which is the same at all addresses. 0 (the default) picks any free port.
     pub http_port: u16,
-    /// HTTPS port, which is the same at all addresses. 0, the default, means any free port.
+    /// HTTPS port, which is the same at all addresses. 0 (the default) picks any free port.
     pub https_port: u16,
-    /// Port of the name server at 127.0.0.1. 0, the default, means any free port.
+    /// Port of the name server at 127.0.0.1. 0 (the default) picks any free port.
     pub dns_port: u16,
     /// Number of addresses per common behaviour. Default: 16. Each address allows about 28,000 connections per minute.
     pub addresses: u8,

@@ -45,7 +45,7 @@ pub(super) struct WorldState {
 }
 
 impl WorldState {
-    /// Returns how long a slow host takes. It is always the same for the same host.
+    /// Returns the delay of a slow host, which is always the same for the same host.
     pub(super) fn slowness(&self, host: Option<Host>) -> Duration {
         let number = host.map_or(0, |host| host.number);
         let share = hash::unit(hash::of_bytes(self.seed, &number.to_le_bytes()));

@@ -1,4 +1,4 @@
-//! Tests of listing and getting objects, and of correct HTTP.
+//! Tests for listing and getting objects, and for HTTP compliance.
 
 use fetchmill_server::synthetic_body;
 use serde_json::json;

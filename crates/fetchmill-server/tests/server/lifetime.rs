@@ -1,4 +1,4 @@
-//! Tests of starting and stopping, of threads, and of custom content.
+//! Tests for starting, stopping, threads and custom content.
 
 use std::net::TcpStream;
 use std::sync::Arc;
