@@ -1,5 +1,5 @@
-//! Restricts the addresses that connections may lead to. The author of a URL list or redirect also chooses the host
-//! names in it. With [`AddressPolicy::PublicOnly`], those names cannot lead to networks that only this machine can
+//! Restricts the addresses that connections may lead to. URL lists and redirects can come from someone else and contain
+//! any host name. With [`AddressPolicy::PublicOnly`], these names cannot lead to networks that only this machine can
 //! reach.
 //!
 //! The policy checks the address of the connection rather than the name, because two lookups of a name can differ.
@@ -30,8 +30,8 @@ impl AddressPolicy {
     }
 }
 
-/// IPv4 networks that are not public, with their prefix lengths. They include everything that IANA's special-purpose
-/// registry lists as not globally reachable, multicast, and the obsolete 6to4 anycast network.
+/// IPv4 networks that are not public, with their prefix lengths. They include multicast, the obsolete 6to4 anycast
+/// network, and everything that IANA's special-purpose registry lists as not globally reachable.
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -53,14 +53,14 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
 /// Non-public networks within `2000::/3`. An address outside `2000::/3` is public only if it translates to a public
 /// IPv4 address.
 const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
-    // IETF protocol assignments, such as Teredo, benchmarking and ORCHID. Registries hold only addresses from
-    // 2001:200:: upwards.
+    // IETF protocol assignments, such as Teredo, benchmarking and ORCHID. Regional registries allocate addresses only
+    // from 2001:200:: upwards.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Returns whether an address is on the public internet. If in doubt, the answer is no.
+/// Returns whether an address is on the public internet. If in doubt, returns `false`.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -76,7 +76,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let bits = address.to_bits();
     match address.segments() {
-        // NAT64 translates the first of these forms, and 6to4 tunnels the second. Either way, packets end up at the
+        // NAT64 translates the first of these forms, and 6to4 tunnels the second. In both cases, packets end up at the
         // embedded IPv4 address.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => is_public_v4(Ipv4Addr::from_bits(bits as u32)),
         [0x2002, ..] => is_public_v4(Ipv4Addr::from_bits((bits >> 80) as u32)),

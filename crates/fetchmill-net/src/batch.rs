@@ -115,7 +115,7 @@ impl BodySink for PipelinedReplies {
         self.current.start = self.bytes.len();
         self.add(bytes);
         self.current.body = self.bytes.len();
-        // Stop early: the announced body is over the limit, so there is no point in receiving it.
+        // Stop early: the announced body exceeds the limit, so receiving it would be pointless.
         self.is_too_large |=
             matches!(head.framing, Framing::Length(length) if length > BATCH_REPLY_BYTES_MAX as u64);
     }
@@ -228,7 +228,7 @@ impl Http1Connection {
             let head = head
                 .ok_or(BrokenExchange::new(FailureKind::Framing, "the server sent a reply without a head"))?;
             if head.is_suspect {
-                // A reply like this is accepted only as the first one on a connection.
+                // This kind of reply is accepted only as the first one on a connection.
                 return Err(BrokenExchange::new(FailureKind::Framing, "the end of a reply is suspect").into());
             }
             self.replies += 1;

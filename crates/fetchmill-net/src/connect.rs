@@ -1,11 +1,11 @@
-//! Opens connections. If a host has several addresses, they race (RFC 8305), so that a silent address costs little
-//! time.
+//! Opens connections. If a host has several addresses, the attempts race (RFC 8305), so that an unresponsive address
+//! costs little time.
 //!
 //! IPv4 and IPv6 alternate, starting with the family of the first address. The next attempt starts when the previous
 //! one has failed or taken [`limits::CONNECT_ATTEMPT_DELAY`]. The first connection wins.
 //!
 //! If no attempt succeeds, the most informative failure is returned:
-//! 1. This machine is out of a resource, so an address that was not tried may work.
+//! 1. This machine ran out of a resource, so another address might still have worked.
 //! 2. `refused`, then `reset`: a machine has answered.
 //! 3. `connect-timeout`: the machine may exist but is silent.
 //! 4. `unreachable`: for a host with both families, this often only means that this machine has no IPv6.
@@ -54,7 +54,7 @@ pub async fn connect(
     Ok((stream, address))
 }
 
-/// Alternates between the address families until one of them runs out.
+/// Alternates between the address families until one of them has no more addresses.
 fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
     let is_first = |address: &SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
     let mut one = addresses.iter().copied().filter(move |address| is_first(address));

@@ -1,4 +1,4 @@
-//! A task's connection. It belongs to the task alone, or is a share of a connection that carries several requests at a
+//! A task's connection. Either the task owns it, or it is a share of a connection that carries several requests at a
 //! time.
 
 use std::cell::RefCell;
@@ -97,7 +97,7 @@ impl Connection {
     }
 
     /// Returns the phases of the last attempt, if [`PoolSettings::times_phases`](super::PoolSettings) is set. They
-    /// cover the exchange, and also connecting if the connection was opened for this attempt.
+    /// cover the exchange, and also the connection setup if the connection was opened for this attempt.
     pub fn phases(&self) -> Phases {
         self.phases
     }
@@ -131,7 +131,7 @@ impl Connection {
         self.origin.as_ref()
     }
 
-    /// Returns the targets of the replies that became certain last. If more bytes arrive, those replies become
+    /// Returns the targets of the replies that most recently became certain. If more bytes arrive, those replies become
     /// doubtful.
     pub fn last_certain(&self) -> Option<&RefCell<TargetList>> {
         match &self.link {
@@ -165,13 +165,13 @@ impl Connection {
         }
     }
 
-    /// Closes the connection. If it is shared, only gives up this task's share.
+    /// Closes the connection. If the connection is shared, gives up only this task's share.
     pub fn close(&mut self) {
         self.link = None;
     }
 
-    /// Closes the connection after a failed request. A shared connection may be dead, so no other task can join it any
-    /// more.
+    /// Closes the connection after a failed request. A shared connection may be dead, so no other task may join it
+    /// after this.
     pub fn abandon(&mut self) {
         if let (Some(origin), Some(ConnectionKind::Http2(shared))) = (&self.origin, &self.link) {
             origin.forget_http2(shared);
@@ -277,7 +277,7 @@ impl Connection {
     }
 
     /// Returns the open HTTP/1.1 connection, for callers that transfer the bytes themselves. For such callers,
-    /// [`Connection::phases`] covers only connecting, and [`Connection::version`] is `None`.
+    /// [`Connection::phases`] covers only the connection setup, and [`Connection::version`] is `None`.
     pub fn connection(&mut self) -> Option<&mut Http1Connection> {
         match &mut self.link {
             Some(ConnectionKind::Http1(own)) => Some(&mut own.connection),

@@ -16,7 +16,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::ConnectionReplies;
 use fetchmill_model::target::TargetList;
 
-/// Name of the header field that requests a part of an object, spelled as this crate sends it.
+/// Name of the header field that requests part of an object, spelled as this crate sends it.
 pub const RANGE: &str = "Range";
 /// Name of the header field with the version that the requested part must belong to.
 pub const IF_RANGE: &str = "If-Range";
@@ -72,7 +72,7 @@ pub(super) struct OwnHttp1 {
     /// Remote address. `None` through a proxy.
     pub(super) address: Option<SocketAddr>,
     pub(super) replies: ConnectionReplies,
-    /// Targets of the replies that became certain last.
+    /// Targets of the replies that most recently became certain.
     pub(super) last_certain: RefCell<TargetList>,
     _counted: ConnectionCount,
 }

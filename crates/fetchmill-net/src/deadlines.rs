@@ -15,8 +15,8 @@ use fetchmill_model::reply::patience::Patience;
 /// Time limits of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Time to connect, over all addresses of the host. A proxy tunnel and the TLS handshake may each take as long
-    /// again.
+    /// Time to connect, over all addresses of the host. The proxy tunnel and the TLS handshake may each take the same
+    /// time again.
     pub connect: Duration,
     /// Time from the request to the end of the reply head.
     pub head: Duration,
@@ -149,7 +149,7 @@ impl Deadlines {
         self.total.set(self.end.get().min(now + millis(self.timeouts.total)));
     }
 
-    /// Replaces all deadlines with a single one that passes after `wait`.
+    /// Replaces all deadlines with one that passes after `wait`.
     pub fn only(&self, wait: Duration) {
         self.rest();
         self.phase.set(self.clock.get() + millis(wait));
@@ -189,8 +189,8 @@ impl Deadlines {
         }
     }
 
-    /// Waits before more of a body is read. Extends the deadlines by the same time, because the server did not cause
-    /// the wait. Returns early if the attempt ends.
+    /// Waits before more of a body is read. Extends the deadlines by the same time, because the server is not
+    /// responsible for the delay. Returns early if the attempt ends.
     pub async fn pause(&self, wait: Duration) {
         for deadline in [&self.total, &self.end] {
             deadline.set(deadline.get().saturating_add(millis(wait)));

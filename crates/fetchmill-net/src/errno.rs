@@ -35,8 +35,8 @@ impl ConnectFailure {
         if other.weight() > self.weight() { other } else { self }
     }
 
-    /// Returns whether it is pointless to try other addresses. If only the local ports ran out, another address may
-    /// still work, because each address has its own ports.
+    /// Returns whether trying other addresses is pointless. If only the local ports ran out, another address may still
+    /// work, because each address has its own ports.
     pub(super) fn ends_all(self) -> bool {
         matches!(self, ConnectFailure::Exhausted(number) if number != libc::EADDRNOTAVAIL)
     }
@@ -49,7 +49,7 @@ impl ConnectFailure {
 /// that are not listed, mean that the address is unreachable.
 pub(super) fn of_connecting(error: &io::Error, address: &SocketAddr) -> ConnectFailure {
     let kind = match error.raw_os_error() {
-        // If IPv6 is turned off, connecting to an IPv6 address fails with the same error.
+        // If IPv6 is disabled, connecting to an IPv6 address fails with the same error.
         Some(libc::EADDRNOTAVAIL) if !has_source(address) => FailureKind::Unreachable,
         Some(number) if is_exhausted(number) => return ConnectFailure::Exhausted(number),
         Some(libc::ECONNREFUSED) => FailureKind::Refused,
@@ -84,7 +84,7 @@ fn has_source(address: &SocketAddr) -> bool {
 /// Converts an error on an open connection before the head of a reply. After the head, the failure is always
 /// `truncated`.
 ///
-/// If the network reports that the route is gone, the failure is `unreachable`. Otherwise it is `reset`. This includes
+/// If the network reports that the route is gone, the failure is `unreachable`. All other errors are `reset`, including
 /// `ETIMEDOUT`, which means that the system gave up before any of our deadlines.
 pub(super) fn of_open(error: &io::Error) -> FailureKind {
     match error.raw_os_error() {
@@ -107,7 +107,7 @@ pub(super) fn of_open(error: &io::Error) -> FailureKind {
 mod tests {
     use super::*;
 
-    /// All error numbers of Linux.
+    /// All Linux error numbers.
     const ERRNOS: std::ops::RangeInclusive<i32> = 1..=133;
     const DOCS: &str = include_str!("../../../docs/reference/exit-codes.md");
 

@@ -2,15 +2,15 @@
 //!
 //! Linux tries every second port of its range first, because the others are meant for programs that call `bind`. Once
 //! half of the ports are in use (14,116 of the usual 28,232), each new connection to an address first searches the used
-//! half in vain. This costs 0.8 ms of CPU time.
+//! half in vain, which costs 0.8 ms of CPU time.
 //!
 //! Since Linux 6.8, a socket can set its own port range. The kernel then tries one port after another, starting where
 //! the last search ended. It ignores ports outside the system's range, so a range of all ports has no other effect.
 //!
 //! If this side closes a connection first, its port stays in `TIME_WAIT` for a minute. A job that closes thousands of
-//! connections would use up the ports for its server, and would have to wait until that minute is over. So after many
-//! closed connections, further ones are reset instead, which leaves no port in `TIME_WAIT`. This is safe because
-//! nothing more is expected from a connection that is being closed.
+//! connections would use up the ports for its server, and would have to wait until that minute is over. For this
+//! reason, after many connections have been closed, further ones are reset instead, which leaves no port in
+//! `TIME_WAIT`. This is safe because nothing more is expected from a connection that is being closed.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -71,9 +71,9 @@ thread_local! {
 /// Prepares to close a connection.
 pub(super) fn give_back(stream: &TcpStream) {
     let Ok(address) = stream.peer_addr() else { return };
-    // While the thread ends, the counter may already be gone.
+    // The counter may already be gone when the thread is ending.
     if CLOSED.try_with(|closed| is_too_many(closed, address, Instant::now())).unwrap_or(false) {
-        // If this fails, the port stays in `TIME_WAIT`, which does no harm.
+        // If this fails, the port stays in `TIME_WAIT`, which is harmless.
         let _ = SockRef::from(&stream.as_fd()).set_linger(Some(Duration::ZERO));
     }
 }

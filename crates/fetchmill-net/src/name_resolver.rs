@@ -1,4 +1,4 @@
-//! Name resolution for a thread. Queries name servers itself or uses the system's lookup.
+//! Name resolution for a thread, either by querying name servers directly or with the system's lookup.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ use fetchmill_model::outcome::FailureKind;
 /// Settings shared by all threads.
 #[derive(Debug, Clone)]
 pub enum NameResolverSetup {
-    /// The system's lookup (`getaddrinfo`). It also finds names that only this machine knows, but each lookup occupies
-    /// a thread.
+    /// The system's lookup (`getaddrinfo`). It also finds names that are configured only on this machine, but each
+    /// lookup occupies a thread.
     System(Resolver),
     /// fetchmill's own lookup.
     Own(Arc<DnsSetup>, SlotLimits),

@@ -22,7 +22,7 @@ enum Hosts {
     All,
     /// A name and its subdomains.
     Name(String),
-    /// Addresses whose first `bits` bits are the same.
+    /// Addresses that share their first `bits` bits.
     Network {
         address: IpAddr,
         bits: u32,

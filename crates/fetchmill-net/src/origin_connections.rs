@@ -1,4 +1,4 @@
-//! A thread's view of an origin: how to send requests to it, and its unused and shared connections.
+//! An origin, as seen by a thread: how to send requests to it, and its unused and shared connections.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -93,7 +93,7 @@ impl OriginConnections {
         chain.field(&RequestPlace::at(&self.key, path), &self.file_cookies).unwrap_or_default()
     }
 
-    /// Returns the cookies of a request, if any. A call may bring its own.
+    /// Returns the cookies of a request, if any. A call can provide its own cookies.
     pub(super) fn cookies_with<'a>(&self, asked: RequestTarget<'a>) -> Option<Cow<'a, str>> {
         if let RequestTarget::Call(RequestParts { cookies: Some(cookies), .. }) = asked {
             return Some(Cow::Borrowed(*cookies)).filter(|cookies| !cookies.is_empty());
@@ -156,7 +156,7 @@ impl OriginConnections {
         let mut all = self.shared.borrow_mut();
         all.retain(|shared| shared.upgrade().is_some_and(|shared| !shared.http2.is_closed()));
         let mut open = all.iter().filter_map(Weak::upgrade);
-        // The count includes the reference that this search itself holds.
+        // The count includes the reference that this search holds.
         let has_room = |shared: &Rc<SharedHttp2>| self.streams_of(&shared.http2) >= Rc::strong_count(shared);
         open.find(|shared| has_room(shared) && self.is_within(reach, shared.address))
             .map(ConnectionKind::Http2)
@@ -185,7 +185,7 @@ impl OriginConnections {
         self.authorize.is_some() || self.needs_http1.get()
     }
 
-    /// Returns whether the next connection may turn out to be shareable. If so, one connection is enough for now.
+    /// Returns whether the next connection can turn out to be shareable. If so, one connection is enough for now.
     pub(super) fn may_share(&self, offers_http2: bool) -> bool {
         self.key.is_tls() && offers_http2 && !self.wants_http1() && self.protocol.get() != Some(Alpn::Http1)
     }

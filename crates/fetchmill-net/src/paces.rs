@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fetchmill_model::planner::pace::Pace;
 
-/// Number of hosts whose rates are kept. At about 150 bytes per host, they take 10 MiB. Beyond this number, hosts that
-/// no thread uses are dropped.
+/// Maximum number of hosts whose rates are kept. At about 150 bytes per host, they take 10 MiB. Above this number,
+/// hosts that no thread uses are dropped.
 const HOSTS_MAX: usize = 65_536;
 
 /// Rate limit of each host.

@@ -18,11 +18,11 @@ pub struct Phases {
     pub tls: Option<u64>,
     /// Time from the last byte of the request to the first byte of a head.
     pub first_byte: Option<u64>,
-    /// Time when connecting started, or sending on a kept connection.
+    /// Time when connecting started, or when sending started on a kept connection.
     pub started: Option<Instant>,
 }
 
-/// Times when a request was sent and its reply started.
+/// Times when a request was sent and when its reply started.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct ExchangeTimes {
     is_wanted: bool,

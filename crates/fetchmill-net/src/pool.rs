@@ -1,4 +1,4 @@
-//! A thread's connections, grouped by origin. Connections in use belong to tasks, and the pool keeps the unused ones.
+//! A thread's connections, grouped by origin. Tasks own the connections in use, and the pool keeps the unused ones.
 //!
 //! Nothing here is shared between threads. The pool holds up to `ORIGINS_HELD_MAX` origins, and at most as many
 //! connections as there are tasks that may need one.
@@ -44,8 +44,8 @@ pub struct PoolSettings {
     pub connections: usize,
     /// Header fields of every request.
     pub fields: OriginFields,
-    /// Signs requests, and decides for which origins. Requests to these origins use HTTP/1.1, and their signed fields
-    /// are written for each request.
+    /// Signs requests, and selects the origins whose requests are signed. These requests use HTTP/1.1, and each gets
+    /// its own signed fields.
     pub authority: Option<Arc<dyn Authority>>,
     /// Rate limits per host, if any.
     pub paces: Option<Arc<Paces>>,
@@ -68,7 +68,7 @@ pub struct PoolSettings {
     pub cookies: Option<Arc<CookieFile>>,
 }
 
-/// Failure if only public addresses are allowed and the address is not public.
+/// Failure if only public addresses are allowed, but the address is not public.
 const PRIVATE: ConnectFailure = ConnectFailure::Failed(FailureKind::PrivateAddress);
 
 /// A thread's connections.
@@ -78,7 +78,7 @@ pub struct Pool {
     names: NameResolver,
     clock: Rc<Cell<Millis>>,
     origins: RefCell<HashMap<OriginKey, Rc<OriginConnections>>>,
-    /// Origins, in the order in which their connections became unused. Entries may be out of date.
+    /// Origins, in the order in which their connections became unused. Entries may be outdated.
     order: RefCell<VecDeque<Rc<OriginConnections>>>,
     /// Number of unused connections.
     idle: Cell<usize>,
@@ -293,7 +293,7 @@ impl Pool {
         }
     }
 
-    /// Closes the connection that has been unused for longest. Returns whether there was one.
+    /// Closes the connection that has been unused for longest. Returns `false` if the pool has no unused connections.
     fn close_oldest(&self) -> bool {
         loop {
             let Some(origin) = self.order.borrow_mut().pop_front() else { return false };
@@ -313,8 +313,7 @@ impl Pool {
     }
 
     /// Closes connections that were unused for too long. While more than `needed` connections are open, the limit is
-    /// `surplus`. The most recently used connection is always reused first, so the connections closed here are not
-    /// needed.
+    /// `surplus`. The most recently used connection is always reused first, so the connections closed here are surplus.
     pub fn sweep(&self, needed: usize, surplus: Duration) {
         let now = self.clock.get();
         let is_old = |since: Millis| {
@@ -379,7 +378,7 @@ impl Pool {
         let Some(origin) = connection.origin.clone() else {
             return Err(ConnectFailure::Failed(FailureKind::Unreachable));
         };
-        // Connecting has its own deadline. The watch ends it only if the whole job ends.
+        // Connecting has its own deadline. The watch interrupts it only when the whole job ends.
         watch.rest();
         let settings = &self.settings;
         let own = if origin.is_named { AddressPolicy::Anywhere } else { settings.reach };
@@ -411,8 +410,8 @@ impl Pool {
                 let _connecting = ConnectGuard(origin);
                 let made = self.connect(origin, opening).await;
                 if matches!(made, Err(failure) if failure != PRIVATE) {
-                    // If the waiting requests kept waiting, they would fail one after another. So until the origin is
-                    // reached, each request opens its own connection.
+                    // Until the origin has been reached, each waiting request opens its own connection. If the requests
+                    // kept waiting, they would fail one after another.
                     origin.protocol.set(Some(Alpn::Http1));
                 }
                 return made;
@@ -466,8 +465,8 @@ impl Pool {
         }
     }
 
-    /// Returns the addresses to connect to: those of the proxy, or those of the origin. If they are the origin's, all
-    /// of them must be allowed.
+    /// Returns the addresses of the proxy or the origin, whichever is connected to. The policy must allow all addresses
+    /// of the origin.
     async fn addresses(
         &self,
         origin: &OriginConnections,
@@ -512,7 +511,7 @@ impl Pool {
         if !found.iter().all(|address| opening.reach.allows(address.ip())) {
             return Err(PRIVATE);
         }
-        // It is unknown whether the proxy supports IPv6, but nearly all proxies support IPv4.
+        // The proxy may not support IPv6, but nearly all proxies support IPv4.
         Ok(found.iter().find(|address| address.is_ipv4()).or(found.first()).copied())
     }
 

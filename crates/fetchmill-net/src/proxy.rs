@@ -1,6 +1,6 @@
 //! A proxy between this machine and the origins. For `http` origins, an HTTP proxy receives requests in absolute form.
-//! For `https` origins, it opens a tunnel and cannot see the content. A SOCKS proxy ([`super::socks`]) connects to
-//! either kind of origin.
+//! For `https` origins, the HTTP proxy opens a tunnel and cannot see the content. A SOCKS proxy ([`super::socks`])
+//! connects to either kind of origin.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use fetchmill_model::outcome::FailureKind;
 
 /// Read size for the answer to a tunnel request.
 const READ_BYTES: usize = 4096;
-/// Default port if a proxy URL contains none.
+/// Default port for a proxy URL without a port.
 const HTTP_PORT: u16 = 80;
 const SOCKS_PORT: u16 = 1080;
-/// Schemes of SOCKS proxies. With `socks5`, this machine looks up names. With `socks5h`, the proxy does.
+/// Schemes of SOCKS proxies. With `socks5`, this machine looks up names. With `socks5h`, the proxy looks them up.
 const SOCKS5: &str = "socks5";
 const SOCKS5H: &str = "socks5h";
 
@@ -122,7 +122,7 @@ impl Proxy {
         })
     }
 
-    /// Returns whether the proxy receives requests to the origin in absolute form. Otherwise, it opens a tunnel.
+    /// Returns whether the proxy receives requests to the origin in absolute form rather than opening a tunnel.
     pub fn asks_itself(&self, origin: &OriginKey) -> bool {
         matches!(self.protocol, ProxyProtocol::Http { .. }) && !origin.is_tls()
     }

@@ -1,4 +1,5 @@
-//! Looks up names for all workers. Concurrent lookups of the same name are shared, and results are cached for a while.
+//! Looks up names for all workers. Concurrent requests for the same name share one lookup, and results are cached for a
+//! while.
 //!
 //! The system's lookup blocks and cannot be given a deadline, so it runs on a fixed number of threads. A caller that
 //! has waited too long continues without an answer, and the late answer is cached.
@@ -43,7 +44,7 @@ struct ResolverShared {
 
 #[derive(Clone, Copy)]
 struct ResolverTimes {
-    /// How long to wait for an answer.
+    /// Maximum time to wait for an answer.
     patience: Duration,
     found: Duration,
     failed: Duration,
@@ -172,7 +173,7 @@ impl ResolverShared {
             state.asked.remove(&name);
             state.known.insert(name, answer.clone(), Instant::now() + lifetime);
             drop(state);
-            // If the lookup took too long, no caller is waiting any more.
+            // If the lookup took too long, its callers have stopped waiting.
             let _ = sender.send(Some(answer));
         }
     }
@@ -193,10 +194,10 @@ fn system_look_up(name: &str) -> Resolution {
     }
 }
 
-/// Returns the failure kind of a failed lookup. It shows whether a retry may succeed.
+/// Returns the failure kind of a failed lookup, which shows whether a retry can succeed.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let text = error.to_string();
-    // The error kind for invalid input means that the text cannot be a name.
+    // The `InvalidInput` error kind means that the text cannot be a name.
     if error.kind() == std::io::ErrorKind::InvalidInput || NOT_FOUND.iter().any(|words| text.contains(words))
     {
         FailureKind::DnsNotFound

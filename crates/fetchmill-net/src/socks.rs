@@ -132,7 +132,7 @@ async fn send(stream: &mut TcpStream, bytes: &[u8]) -> SocksResult<()> {
     stream.write_all(bytes).await.map_err(|error| errno::of_open(&error))
 }
 
-/// Reads exactly `COUNT` bytes, because any later ones already belong to the target.
+/// Reads exactly `COUNT` bytes, because any later bytes already belong to the target.
 async fn receive<const COUNT: usize>(stream: &mut TcpStream) -> SocksResult<[u8; COUNT]> {
     let mut bytes = [0; COUNT];
     match stream.read_exact(&mut bytes).await {

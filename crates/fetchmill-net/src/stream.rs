@@ -145,9 +145,9 @@ fn look_plain(stream: &TcpStream) -> IdleState {
 /// A connection with TLS.
 #[derive(Debug)]
 pub struct TlsConnection {
-    /// Kept in a cell, so that it can be checked through a shared reference. Never borrowed across an await.
+    /// In a cell, so that it can be checked through a shared reference. Never borrowed across an await.
     stream: RefCell<TlsStream<TcpStream>>,
-    /// State that was found while the connection was unused.
+    /// Result of the check while the connection was unused.
     seen: Cell<IdleState>,
 }
 
@@ -173,7 +173,7 @@ impl TlsConnection {
     }
 }
 
-/// Reads directly from the socket, because tokio only knows about input that it has seen reported.
+/// Reads directly from the socket, because tokio only sees input for which it has received a readiness event.
 fn look_inside(stream: &mut TlsStream<TcpStream>) -> IdleState {
     let (socket, session) = stream.get_mut();
     loop {

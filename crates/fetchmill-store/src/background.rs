@@ -34,7 +34,7 @@ struct BackgroundEnd<T> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The data is plain, so a panic cannot leave it inconsistent.
+    // A panic cannot leave this simple data inconsistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Background<T> {
         self.has_ended()
     }
 
-    /// Returns whether a panic happened so long ago that the work will not end by itself any more.
+    /// Returns whether a panic happened so long ago that the work can no longer be expected to end.
     fn is_stuck(&self) -> bool {
         let mut at = lock(&self.panicked_at);
         self.panics.error().is_some() && at.get_or_insert_with(Instant::now).elapsed() >= limits::PANIC_END

@@ -1,5 +1,5 @@
 //! The only module that syncs, renames, truncates or removes files. Sinks, the journal and failures shards use it, so
-//! each of them shows the order: durable bytes, commit record, journal.
+//! the code of each shows the order: durable bytes, commit record, journal.
 //!
 //! Every file is opened beneath a folder that was opened once. As a result, an untrusted name cannot lead elsewhere,
 //! even if someone plants links below the folder while the job runs.
@@ -36,7 +36,7 @@ pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<O
 }
 
 /// Creates a folder beneath another one, including missing parents, and opens it. Fails with `ENOTDIR` or `ELOOP` if
-/// something else is in its place.
+/// something other than a folder is in its place.
 pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<OwnedFd> {
     if let Ok(opened) = open_folder_beneath(folder, path) {
         return Ok(opened);
@@ -96,9 +96,9 @@ pub fn keep_private(path: &Path) -> ErrnoResult<()> {
 /// Users who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// The users that the umask allows. For output files.
+    /// All users that the umask allows. Used for output files.
     AsUsual,
-    /// Only the owner. For a job's state, which may contain signed URLs.
+    /// Only the owner. Used for a job's state, which may contain signed URLs.
     Owner,
 }
 
@@ -171,7 +171,7 @@ fn modified_at(seconds: u64) -> Timestamps {
 /// Closes a file and returns the error, if any.
 fn close(file: OwnedFd) -> ErrnoResult<()> {
     use std::os::fd::IntoRawFd;
-    // SAFETY: its only owner has just released the descriptor.
+    // SAFETY: the descriptor's only owner has just released it.
     #[expect(unsafe_code, reason = "std does not report errors on close")]
     let result = unsafe { libc::close(file.into_raw_fd()) };
     if result == 0 { Ok(()) } else { Err(last_error()) }
@@ -380,8 +380,8 @@ fn link_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u
     match rustix::fs::linkat(from, name, to, new_name, AtFlags::empty()) {
         Ok(()) => {}
         Err(Errno::EXIST) if is_same_file(from, name, to, new_name)? => {}
-        // The file system does not support hard links. The lock keeps other runs out, so it is enough to check before
-        // the rename.
+        // The file system does not support hard links. The lock keeps other runs out, so checking before the rename is
+        // enough.
         Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::MLINK) => {
             return match file_state(to, new_name)? {
                 None => rename_over(from, name, to, new_name),
@@ -406,8 +406,8 @@ pub fn write_whole(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)
 }
 
-/// Replaces every file in a folder with a copy that has a new inode. After this, a process that still has an old file
-/// open can no longer change the new one. If the process is killed, each file is complete, either old or new.
+/// Replaces every file in a folder with a copy that has a new inode. A process that still has an old file open can then
+/// no longer change the new one. If the process is killed, each file is complete, either old or new.
 pub fn detach_files(folder: &Path) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -424,14 +424,14 @@ pub fn detach_files(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Truncates a file. Returns `false` if the file is shorter than `length`. Does not sync, because a truncation that a
-/// power cut undoes is repeated.
+/// Truncates a file. Returns `false` if the file is shorter than `length`. Does not sync, because the truncation is
+/// repeated if a power cut undoes it.
 pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
     Ok(open_cut(path, length)?.is_some())
 }
 
 /// Truncates a file and opens it for appending. `None` if the file is shorter than `length`. Does not follow links, and
-/// does not wait if the file is a pipe.
+/// does not block if the file is a pipe.
 pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
     let file = File::options().append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?.len();
@@ -479,7 +479,7 @@ pub enum PathState {
     },
     /// A folder.
     Folder,
-    /// A link or anything else.
+    /// A link or any other kind of entry.
     Other,
 }
 
@@ -500,7 +500,7 @@ pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<Pat
     Ok(Some(PathState::File { size: u64::try_from(stat.st_size).unwrap_or(0), mtime_ns }))
 }
 
-/// Removes an empty folder beneath another.
+/// Removes an empty folder beneath another one.
 pub fn remove_empty_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
         return rustix::fs::unlinkat(folder, path, AtFlags::REMOVEDIR);

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::durable::{FreeRoom, free_room};
 use fetchmill_model::error::Error;
 
-/// Free space below which a file system counts as full. It is not 0, because other programs use up and free some of the
+/// Free space below which a file system counts as full. It is not 0, because other programs keep allocating and freeing
 /// space.
 const BYTES_MIN: u64 = 1 << 20;
 const INODES_MIN: u64 = 100;

@@ -1,11 +1,11 @@
 //! Restarts a destination: removes the files of its job, and then the job itself.
 //!
-//! A fact in the journal says that the removal has begun. From then on, the job cannot continue: each later run
+//! A fact in the journal says that the removal has begun. From then on, the job cannot continue, and the next run
 //! completes the removal first. The last step is one transaction that empties the journal. Until then, everything that
-//! shows which files belong to the job stays where it is, so that the removal can be repeated after a kill.
+//! shows which files belong to the job stays in place, so that the removal can be repeated after a kill.
 //!
-//! Only files that the job has moved into place are removed. A shard may still be among the open shards, and an object
-//! may still be in the stage. In these cases, a file with the final name does not belong to the job.
+//! Only files that the job has moved into place are removed. If a shard is still open or an object is still staged, a
+//! file with its final name does not belong to the job.
 
 use std::path::Path;
 
@@ -29,8 +29,7 @@ pub struct Removed {
     pub files: u64,
     /// Size of the files.
     pub bytes: u64,
-    /// Number of files that were not removed although they are named like files of the job, because they differ from
-    /// those.
+    /// Number of files that have the name of one of the job's files but were not removed, because they differ from it.
     pub left: u64,
 }
 
@@ -63,7 +62,7 @@ pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) ->
         None => Some(UnplacedObjects::find(place, &journal)?),
         Some(_) => None,
     };
-    // From here on, the job cannot continue, so everything above must be readable.
+    // From here on, the job cannot continue. This is why the code above reads everything first.
     journal.begin_restart(command)?;
     let removed = match format.extension() {
         None => remove_objects(place, &journal, &unplaced.unwrap_or_default())?,
@@ -160,19 +159,19 @@ fn remove_objects(place: &JobLocation, journal: &Journal, unplaced: &UnplacedObj
     Ok(removed)
 }
 
-/// Objects that have a row but were not moved into place, because something else had their name or because the job was
-/// killed first.
+/// Objects that have a row but were not moved into place, because their name was taken or because the job was killed
+/// first.
 #[derive(Default)]
 struct UnplacedObjects {
     /// Targets that failed, including those that wait for another attempt. Takes one bit per target of the job, which
     /// is 125 kB for a million targets.
     failed: Bits,
-    /// Objects of committed windows, and the stage in which they may still be.
+    /// Objects of committed windows, and the stage that may still contain them.
     staged: Vec<(Runs, Stage)>,
 }
 
 impl UnplacedObjects {
-    /// Finds these objects. Fails if a manifest is damaged, so that every removal that begins can be completed.
+    /// Finds these objects. Fails if a manifest is damaged, so that no removal starts that cannot be completed.
     fn find(place: &JobLocation, journal: &Journal) -> Result<Self> {
         for manifest in journal.manifests()? {
             let mut rows =

@@ -12,15 +12,15 @@ use fetchmill_model::target::TargetList;
 
 /// Replies that are still uncertain, in the form in which their owner stores them.
 pub trait HeldReplies: Default {
-    /// Whether the replies outlive the watch of the next attempt. If they do, a rest that this watch cuts short
-    /// continues in the background.
+    /// Whether the replies outlive the watch of the next attempt. If so, a rest that this watch cuts short continues in
+    /// the background.
     const OUTLIVE_WATCH: bool = false;
 
-    /// Returns whether there are no replies.
+    /// Returns whether no replies are held.
     fn is_empty(&self) -> bool;
 }
 
-/// Holds nothing, because each request uses a connection that is new or has rested.
+/// Holds no replies, because each request uses a connection that is new or has rested.
 impl HeldReplies for () {
     fn is_empty(&self) -> bool {
         true
@@ -53,7 +53,8 @@ pub enum Judged {
     },
     /// Unsolicited bytes arrived, so any of the replies may belong to another request. The connection is closed.
     Surplus {
-        /// Targets of the replies before the last rest. Those replies are doubtful too if that rest was too short.
+        /// Targets of the replies before the last rest. These replies are doubtful as well if the last rest was too
+        /// short.
         before: Option<TargetList>,
     },
     /// The replies can never become certain.
@@ -65,7 +66,7 @@ pub enum Judged {
 pub enum AfterReply {
     /// The connection can take more requests.
     Open,
-    /// The connection cannot be reused, because the server closes it.
+    /// The connection cannot be reused, because the server is closing it.
     Ends,
     /// The connection cannot be reused, because bytes followed the reply.
     Surplus,
@@ -116,8 +117,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         rules.map_or(1, |(origin, replies)| origin.replies.borrow().batch_max(replies))
     }
 
-    /// Returns whether the connection must rest after its last reply. If the connection has to end instead, marks the
-    /// next request as the last one, which asks the server to close the connection.
+    /// Returns whether the connection must rest after its last reply. If the connection has to be closed instead, marks
+    /// the next request as the last one, which asks the server to close the connection.
     pub fn must_rest(&mut self, is_full: bool, now: MonotonicMicros) -> bool {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return false };
         match origin.replies.borrow().next_step(replies, is_full, now) {
@@ -179,7 +180,7 @@ impl<H: HeldReplies> CertainConnection<H> {
     }
 
     /// Returns how many more connections may rest while `requests` requests are in flight. If connections to the origin
-    /// often break, each one receives few replies before it must rest, so the limit is higher.
+    /// often break, each connection receives few replies before it must rest, so the limit is higher.
     pub fn resting_max(&self, requests: usize) -> usize {
         let breaks_often =
             self.connection.origin().is_some_and(|origin| origin.replies.borrow().breaks_often());
@@ -236,8 +237,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Surplus { before }
     }
 
-    /// Judges the replies on a broken connection. `silent_since` is when a request was sent, if nothing has arrived
-    /// since. If that was at least the duration of a rest ago, the replies are certain.
+    /// Judges the replies on a broken connection. If nothing has arrived since the last request, `silent_since` is the
+    /// time when it was sent. If at least the duration of a rest has passed since then, the replies are certain.
     pub fn met_break(&mut self, silent_since: Option<MonotonicMicros>, now: MonotonicMicros) -> Judged {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Judged::Pending };
         let count = replies.replies();

@@ -1,8 +1,8 @@
 //! Connections that hold replies until it is certain which requests they answer. They apply the rules of
 //! [`certainty`](fetchmill_model::reply::certainty) for all clients.
 //!
-//! A connection judges how certain its replies are ([`Judged`]). Depending on the result, the owner stores the replies,
-//! hands them over, or repeats the requests.
+//! A connection judges how certain its replies are ([`Judged`]). Depending on the judgement, its owner stores the
+//! replies, hands them over, or repeats the requests.
 
 mod connection;
 mod resting;

@@ -17,8 +17,8 @@ use fetchmill_model::reply::certainty::{REST_MAX, SILENCE_MIN};
 /// Interval at which a task checks whether a connection whose rest has ended was taken.
 const CHECK_EVERY: Duration = Duration::from_millis(1);
 
-/// A thread's resting connections. Tasks can always leave connections here, because those connections are already open.
-/// The limit applies before a new connection is opened: see [`RestingConnections::make_room`].
+/// A thread's resting connections. Tasks can always leave connections here. The limit applies only before a new
+/// connection is opened: see [`RestingConnections::make_room`].
 #[derive(Debug, Default)]
 pub struct RestingConnections<H> {
     /// Connections, ordered by the end of their rest. The number distinguishes connections whose rests end at the same
@@ -34,8 +34,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         self.queue.borrow().len()
     }
 
-    /// Moves a task to an origin. If the task has an open connection afterwards, it leads to that origin, at an address
-    /// that `reach` allows.
+    /// Moves a task to an origin. If the task still has an open connection after that, the connection leads to this
+    /// origin at an address that `reach` allows.
     pub fn bring(
         &self,
         task: &mut CertainConnection<H>,
@@ -89,7 +89,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Handles a rest that was cut short by the watch. Such a rest does not make replies certain.
+    /// Handles a rest that the watch cut short. This rest does not make any replies certain.
     fn cut_short(&self, task: &mut CertainConnection<H>, kind: FailureKind) -> Judged {
         if H::OUTLIVE_WATCH {
             self.rest_aside(task);
@@ -133,7 +133,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         Some((task, judged))
     }
 
-    /// Takes the connection whose rest ends last, out of those that `is_fit` accepts.
+    /// Takes the connection whose rest ends last among those that `is_fit` accepts.
     pub fn take_last(&self, is_fit: impl Fn(&CertainConnection<H>) -> bool) -> Option<CertainConnection<H>> {
         let mut queue = self.queue.borrow_mut();
         let key = *queue.iter().rev().find(|(_, task)| is_fit(task))?.0;
@@ -141,8 +141,8 @@ impl<H: HeldReplies> RestingConnections<H> {
     }
 
     /// Waits, before another connection is opened, until at most `most` connections are resting. After 1 s, abandons
-    /// and returns the connection whose rest ends last, out of those for which `may_be_lost` returns true. So there are
-    /// never more connections than tasks plus `most`, even with a slow origin.
+    /// and returns the connection whose rest ends last among those for which `may_be_lost` returns true. This keeps the
+    /// number of connections at or below the number of tasks plus `most`, even if the origin is slow.
     pub async fn make_room(
         &self,
         most: usize,
@@ -159,7 +159,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Waits until at most `most` connections are resting. Returns `false` if this has not happened by `until`.
+    /// Waits until at most `most` connections are resting. Returns `false` if more are still resting at `until`.
     async fn await_room(&self, most: usize, until: Instant) -> bool {
         while self.count() > most {
             let now = Instant::now();

@@ -45,7 +45,7 @@ pub struct DnsCounts {
     pub over_tcp: u64,
     /// Names for which a server gave a definite answer: addresses, no such name, or no address.
     pub answered: u64,
-    /// Names for which no server had an answer.
+    /// Names that no server could answer.
     pub failed: u64,
     /// Names that no server answered in time.
     pub timeouts: u64,

@@ -10,8 +10,8 @@ use fetchmill_model::outcome::FailureKind;
 pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;
 
 /// Keeps answers in two generations. When the young generation reaches half of the limit, it replaces the old one,
-/// which is dropped. So names in use stay cached, and no time is spent on choosing entries to evict. `Time` is the time
-/// type of the owner's clock.
+/// which is dropped. As a result, names in use stay cached, and no time is spent on choosing entries to evict. `Time`
+/// is the time type of the owner's clock.
 #[derive(Debug)]
 pub(crate) struct Cache<Time> {
     names_max: usize,

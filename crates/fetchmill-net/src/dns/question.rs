@@ -32,7 +32,7 @@ pub(super) struct Question {
     tries: usize,
     /// Server of the next try.
     next: usize,
-    /// Servers queried so far, one bit per server. `failed` has the bits of those without an answer.
+    /// Servers queried so far, one bit per server. In `failed`, the bits of servers without an answer are set.
     asked: u8,
     failed: u8,
     /// The most informative failure so far.
@@ -97,7 +97,7 @@ impl Question {
         (self.asked.count_ones() as usize) < upstreams
     }
 
-    /// Returns whether no reply to the latest try is expected any more.
+    /// Returns whether a reply to the latest try is no longer expected.
     pub(super) fn is_idle(&self) -> bool {
         self.sent.last().is_none_or(|sent| sent.is_over)
     }

@@ -38,8 +38,8 @@ impl Families {
 pub struct DnsSetup {
     /// Name servers, up to `limits::DNS_UPSTREAMS_MAX`.
     pub upstreams: Vec<SocketAddr>,
-    /// Whether to start each name with a different server. Otherwise each name starts with the first server, and the
-    /// others are used only if it fails.
+    /// Whether to start each name with a different server. If `false`, each name starts with the first server, and the
+    /// other servers are used only if that one fails.
     pub spreads: bool,
     /// Search domains for short names.
     pub search: Vec<String>,
@@ -83,7 +83,7 @@ impl DnsSetup {
         }
     }
 
-    /// Uses these servers instead, spreading names over them.
+    /// Replaces the configured servers with these ones, and spreads names over them.
     #[must_use]
     pub fn with_upstreams(mut self, upstreams: Vec<SocketAddr>) -> Self {
         self.upstreams = upstreams;

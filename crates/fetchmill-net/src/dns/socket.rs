@@ -16,7 +16,8 @@ use tokio::task::AbortHandle;
 use super::random::QueryRandom;
 use fetchmill_model::limits;
 
-/// Number of ids to try before a socket counts as busy. With half of the ids in use, only one search in 65,536 fails.
+/// Number of ids to try before a socket counts as busy. Even if half of the ids are in use, only one search in 65,536
+/// fails.
 const IDS_TRIED_MAX: usize = 16;
 
 /// Identifies a socket by its server and its index.
@@ -117,7 +118,7 @@ impl DnsSocket {
 fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     let kind = Type::DGRAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
-    // The system may set a smaller buffer. Answers that do not fit are requested again.
+    // The system may set a smaller buffer. Answers that do not fit are requested again over TCP.
     let _ = socket.set_recv_buffer_size(limits::DNS_RECEIVE_BYTES);
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -73,7 +73,7 @@ impl Upstreams {
         self.all[usize::from(upstream)].form
     }
 
-    /// Records that a server answered a query of this form. Features that this form lacks are not tried again.
+    /// Records that a server answered a query of this form. Features that this form leaves out are not tried again.
     pub(super) fn remember(&mut self, upstream: u8, form: QueryForm) {
         let known = &mut self.all[usize::from(upstream)].form;
         known.has_mixed_case &= form.has_mixed_case;
@@ -105,7 +105,7 @@ impl Upstreams {
         }
         let mut sending = socket.send(id, asker, &self.buffer);
         if sending == SendResult::Refused {
-            // The error may stem from an earlier query. So notify the owners of earlier queries, and send this one
+            // The error may stem from an earlier query. Notify the owners of the earlier queries, and send this query
             // again.
             self.refused.push(place);
             sending = socket.send(id, asker, &self.buffer);
@@ -129,7 +129,7 @@ impl Upstreams {
         let (place, inbox) = (Rc::clone(&self.tcp_places), Weak::clone(&self.inbox));
         let asking = tcp::ask(self.setup.upstreams[usize::from(upstream)], self.buffer.clone());
         let task = tokio::task::spawn_local(async move {
-            // At most as many tasks wait here as there are lookup slots.
+            // The number of tasks that wait here is limited by the number of lookup slots.
             let place = place.acquire().await;
             let answer = asking.await.ok();
             drop(place);

@@ -22,7 +22,7 @@ const ENCRYPTED: [&[u8]; 2] = [b"ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENC
 pub struct ClientFiles {
     /// File that contains the certificate and its intermediate certificates.
     pub certificate: PathBuf,
-    /// File that contains the key. `None` if the key is in the certificate's file.
+    /// File that contains the key. `None` if the certificate file also contains the key.
     pub key: Option<PathBuf>,
     /// Origin that receives the certificate.
     pub origin: OriginKey,
@@ -90,7 +90,7 @@ impl PemFile<'_> {
         let unreadable = |error: std::io::Error| {
             self.refused(&format!("it cannot be read ({error})"), "give a file that this user may read")
         };
-        // The file is read more than once. A pipe would be empty the second time.
+        // The file is read more than once, but a pipe can be read only once.
         if !std::fs::metadata(self.path).map_err(unreadable)?.is_file() {
             return Err(self.refused("it is not a regular file", "give the path of a PEM file"));
         }

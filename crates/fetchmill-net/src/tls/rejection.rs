@@ -1,5 +1,5 @@
-//! Keeps the reason for a failed handshake as text. A failure kind cannot hold this text, and only the failure's detail
-//! needs it. Each thread keeps the reason for its most recent failed handshake.
+//! Keeps the reason for a failed handshake as text. A failure kind cannot hold this text, which is needed only for the
+//! failure's detail. Each thread keeps the reason for its most recent failed handshake.
 
 use std::cell::RefCell;
 

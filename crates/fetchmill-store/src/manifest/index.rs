@@ -1,8 +1,8 @@
 //! The parts that are appended after the frames when a manifest is sealed: the hash table, the directory and the
 //! footer.
 //!
-//! The directory contains the first entry of each page of the table. So a lookup by name needs a single read of the
-//! table, wherever the hash is. If someone makes names collide on purpose, only lookups of those names have to read
+//! The directory contains the first entry of each page of the table. A lookup by name therefore reads the table only
+//! once, regardless of the hash. If someone makes names collide on purpose, only lookups of those names have to read
 //! more rows.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
@@ -18,7 +18,7 @@ pub(super) const PAGE_BYTES: usize = 8 * 1024;
 pub(super) const PAGE_ENTRIES: usize = PAGE_BYTES / 8 - 1;
 const PAGE_END_BYTES: usize = 8;
 
-/// Magic of the table, found where a frame would have its own magic.
+/// Magic of the table, at the offset where a frame would have its own magic.
 const TABLE_MAGIC: [u8; 4] = *b"fmT1";
 /// Number of bytes before the first page: magic, CRC-32C of the header's other fields, number of rows.
 pub(super) const TABLE_HEADER_BYTES: usize = 16;

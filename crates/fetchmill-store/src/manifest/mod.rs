@@ -56,7 +56,7 @@ pub struct ManifestRow<'a> {
     pub etag: &'a [u8],
     /// `Last-Modified` of the reply, for an object stored as a file.
     pub last_modified: Option<Seconds>,
-    /// `Content-Encoding` of the stored body, if the server applied one that was not requested. Otherwise empty.
+    /// `Content-Encoding` of the stored body, if the server applied one that was not requested, or else empty.
     pub content_encoding: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! A body that is in a file because it is too large for memory. Formats read it in pieces, as often as they need to.
+//! A body that is stored in a file because it is too large for memory. Formats can read it in pieces, more than once.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ pub struct FileBody {
 }
 
 impl FileBody {
-    /// Uses the whole of a file, whose length must be `length`.
+    /// Uses an entire file, whose length must be `length`.
     pub fn new(file: File, length: u64) -> io::Result<Self> {
         if file.metadata()?.len() != length {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{Encoder, FileBody};
 use fetchmill_model::object::{Object, StoredObject};
 
-/// Writes each item as a line. Items must not contain line ends.
+/// Writes each item as a line. Items must not contain line endings.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ItemEncoder;
 
@@ -26,8 +26,8 @@ impl Encoder for ItemEncoder {
 }
 
 /// Returns the item in a record, under the name that its manifest gives it. `None` if the record is an object. An
-/// object's line also contains its name and other fields, so only an item has the length of its record without the line
-/// end.
+/// object's line also contains its name and other fields, so only an item has the same length as its record without the
+/// line ending.
 pub fn item_of(record: &[u8], name: &[u8], length: u64) -> Option<StoredObject> {
     let item = record.strip_suffix(b"\n").filter(|item| item.len() as u64 == length)?;
     Some(StoredObject { name: name.to_vec(), body: item.to_vec(), ..StoredObject::default() })

@@ -3,13 +3,14 @@
 //! # Rules
 //! - Unknown values are omitted.
 //! - In text that is not UTF-8, U+FFFD replaces invalid bytes. A second field (`name_hex`) contains all bytes in
-//!   hexadecimal. A body that is not UTF-8 is stored as `body_base64`. So every object can be restored exactly.
+//!   hexadecimal. A body that is not UTF-8 is stored as `body_base64`. As a result, every object can be restored
+//!   exactly.
 //! - If every target of a job has a row ([`ExtraColumns::has_outcomes`]), each row contains the target's outcome.
 //!   Fields that do not apply are null. In the row of a target without an object, the body and the checksum are null.
 //! - A list's kept columns are fields of an object named `columns`, because their names could clash with other fields.
 //!   Their values are text, in which U+FFFD replaces bytes that are not UTF-8.
 //! - Every reader sees a single line that is safe to display. Control characters are escaped, and so are the characters
-//!   that some readers treat as a line end (U+0085, U+2028, U+2029).
+//!   that some readers treat as a line ending (U+0085, U+2028, U+2029).
 
 #[cfg(test)]
 mod tests;
@@ -326,7 +327,7 @@ fn is_text(body: &FileBody) -> io::Result<bool> {
 /// Text in pieces that may end in the middle of a character.
 #[derive(Debug, Default)]
 struct TextPieces {
-    /// Incomplete character at the end of the last piece. It has up to three bytes.
+    /// Incomplete character at the end of the last piece. It is up to three bytes long.
     cut: Vec<u8>,
     whole: Vec<u8>,
 }
@@ -378,7 +379,7 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[copied..]);
 }
 
-/// Returns whether the whole run can be copied. There are no branches, so that many bytes are checked at a time.
+/// Returns whether the whole run can be copied. The code has no branches, so that many bytes are checked at a time.
 fn is_plain(run: &[u8]) -> bool {
     run.iter().fold(0, |others, byte| others | other_than_plain(*byte)) == 0
 }

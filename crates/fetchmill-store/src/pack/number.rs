@@ -19,7 +19,7 @@ pub(super) fn write_decimal(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Parses the output of [`write_decimal`]. `None` if the text is anything else.
+/// Parses the output of [`write_decimal`]. Returns `None` for any other text.
 pub(super) fn parse_decimal(text: &[u8]) -> Option<u64> {
     let is_plain = text.iter().all(u8::is_ascii_digit) && (text.len() == 1 || !text.starts_with(b"0"));
     if !is_plain {

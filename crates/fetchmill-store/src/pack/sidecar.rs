@@ -12,20 +12,20 @@ use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 /// Maximum length of an extension.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// The sidecars that each object of a job gets.
+/// The sidecars that each object of a job has.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Sidecars {
     /// Writes all columns as one JSON object. `None` if there is no such sidecar.
     json: Option<JsonColumns>,
     /// Extensions, each with the position of the column that provides the content.
     values: Vec<(String, usize)>,
-    /// Whether the name of an object is its URL if it has no separate one.
+    /// Whether an object without a separate URL uses its name as its URL.
     names_are_urls: bool,
     keys: SampleKeys,
 }
 
 impl Sidecars {
-    /// Name, and also extension, of the sidecar with all columns.
+    /// Name and extension of the sidecar that contains all columns.
     pub const JSON: &str = "json";
 
     /// Parses the sidecars of objects with these columns. Each text is `json` or `EXTENSION=COLUMN`, and none may be

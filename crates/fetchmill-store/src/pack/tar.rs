@@ -2,10 +2,10 @@
 //! sidecars follow and belong to the same record.
 //!
 //! # Rules
-//! - Members are regular files. Whatever program unpacks them, their names stay beneath the target folder
-//!   ([`super::member_name`]), so shards are safe to extract.
-//! - A length is stored once, or twice with the same value. So readers that ignore pax see the same members. A pax
-//!   header contains the length only if it does not fit into ustar.
+//! - Members are regular files. Their names stay beneath the target folder ([`super::member_name`]), so shards are safe
+//!   to extract with any program.
+//! - A length is stored once, or twice with the same value. As a result, readers that ignore pax see the same members.
+//!   A pax header contains the length only if the length does not fit into ustar.
 //! - Owner and mode are fixed, so two runs write the same bytes for the same objects.
 
 use std::io::{self, Write};
@@ -37,7 +37,7 @@ const PAX: u8 = b'x';
 
 type TarHeader = [u8; BLOCK_BYTES];
 
-/// Fields that are the same in all headers. For the checksum, its own field is filled with spaces.
+/// Fields that are the same in all headers. The checksum field contains spaces while the checksum is computed.
 const TEMPLATE: TarHeader = {
     let mut header = [0; BLOCK_BYTES];
     put(&mut header, 100, b"0000644\x000000000\x000000000\x00");
@@ -72,7 +72,7 @@ struct MemberHeaders {
     pax: Vec<u8>,
 }
 
-/// Member name for ustar, and for readers that do not know pax, if the real name does not fit.
+/// Member name for ustar if the real name does not fit. Readers that do not support pax see this name.
 #[derive(Debug, Clone, Copy)]
 struct StandIn<'a> {
     sequence: Sequence,
@@ -184,7 +184,7 @@ fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl StandIn<'_> {
-    /// Returns the name for readers that do not know pax. The name is unique, because `%` is escaped in all other
+    /// Returns the name for readers that do not support pax. The name is unique, because `%` is escaped in all other
     /// names.
     fn name(self, ending: &str) -> Vec<u8> {
         let StandIn { sequence, extension } = self;
@@ -302,7 +302,7 @@ fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
     Ok((ReadMember { member, body, mtime }, behind))
 }
 
-/// Returns a number from ustar or pax. It may come from pax only if it does not fit into ustar.
+/// Returns a number from ustar or pax. The number may come from pax only if it does not fit into ustar.
 fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     match pax {
         None => Ok(number),
@@ -373,7 +373,7 @@ impl<'a> PaxHeader<'a> {
                 b"path" => pax.path.replace(value).is_none(),
                 b"size" => pax.size.replace(parse_decimal(value).ok_or(DAMAGE)?).is_none(),
                 b"mtime" => pax.mtime.replace(parse_decimal(value).ok_or(DAMAGE)?).is_none(),
-                // A key that is not known here could change the meaning of the member.
+                // An unknown key could change the meaning of the member.
                 _ => return Err(Damage("the pax header has an unknown key")),
             };
             if !is_new {
@@ -411,7 +411,7 @@ fn octal(digits: &[u8]) -> Result<u64, Damage> {
         .ok_or(Damage("a number in the header is malformed"))
 }
 
-/// Returns the bytes up to the first NUL. Nothing but NULs may follow.
+/// Returns the bytes up to the first NUL. Only NULs may follow.
 fn text(field: &[u8]) -> Result<&[u8], Damage> {
     let end = memchr::memchr(0, field).unwrap_or(field.len());
     if field[end..].iter().any(|byte| *byte != 0) {

@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 
-/// A planned object, with what is known about it.
+/// A planned object, with its known properties.
 pub(super) struct PlannedObject {
     pub(super) name: Vec<u8>,
     pub(super) action: i64,
@@ -32,7 +32,7 @@ impl Applied {
         Applied { kind: Some(kind.to_owned()), detail: Some(detail.to_owned()), ..Applied::of("failed") }
     }
 
-    /// Returns the outcome for a file that was changed locally since the last pass.
+    /// Returns the outcome for a file that was changed locally after the last pass.
     pub(super) fn changed_here() -> Self {
         Applied::failed("local-change", "the local file was changed; use --overwrite-local to replace it")
     }

@@ -50,7 +50,7 @@ impl CopiesWriter {
         Ok(self.db.last_insert_rowid())
     }
 
-    /// Records a shard that `copy` replaces. `copy` is `None` if no object of the shard remains.
+    /// Records a shard that `copy` replaces. `copy` is `None` if the shard contains no remaining objects.
     pub(super) fn note_replaced(&self, number: ShardNumber, copy: Option<i64>) -> Result<()> {
         let done = self.db.execute("INSERT INTO replaced VALUES (?, ?)", params![number as i64, copy]);
         done.map(drop).map_err(|error| sqlite_error_of(&self.made, &error))
@@ -64,9 +64,9 @@ impl CopiesWriter {
 
 /// Contents of the database.
 pub(super) struct Copies {
-    /// Rewritten shards, each with the shards that it replaces.
+    /// Rewritten shards and the shards that each one replaces.
     pub(super) sealed: Vec<SealedShard>,
-    /// Shards of which no object remains.
+    /// Shards that no longer contain any objects.
     pub(super) emptied: Vec<ShardNumber>,
 }
 

@@ -24,7 +24,7 @@ const SORTED: &str = "SELECT name, url, size, etag, modified FROM listed ORDER B
 /// A listed object. Values that the source does not provide are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
-    /// Name of the object. If the source gives it no name, see [`ListedNames`].
+    /// Name of the object. See [`ListedNames`] for objects that the source does not name.
     pub(super) name: Vec<u8>,
     pub(super) url: Option<String>,
     pub(super) size: Option<i64>,
@@ -37,14 +37,14 @@ pub(super) struct ListedObject {
 /// The rules by which a destination names objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListedNames {
-    /// Whether the name of an object that has none is its URL, as in shards. Otherwise the name is `host/path?query`,
-    /// as for files.
+    /// Whether an object that the source does not name is named by its URL, as in shards. If `false`, its name is
+    /// `host/path?query`, as for files.
     pub(super) of_urls: bool,
-    /// Whether the URL in `host/path?query` is decoded ([`url_name`]). In destinations of older releases, it stays
+    /// Whether the URL in `host/path?query` is decoded ([`url_name`]). In destinations of older releases, the URL stays
     /// encoded.
     pub(super) are_decoded: bool,
-    /// Whether names that are not UTF-8 are used. For such objects, fetchmill 0.1.0 used the URLs, and its destinations
-    /// still do.
+    /// Whether names that are not UTF-8 are used. fetchmill 0.1.0 used the URLs of such objects instead, and its
+    /// destinations still do.
     pub(super) of_bytes: bool,
 }
 

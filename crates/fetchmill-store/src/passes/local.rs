@@ -14,7 +14,7 @@ use fetchmill_model::name;
 pub(crate) struct LocalFolder {
     root: OwnedFd,
     root_path: PathBuf,
-    /// The folder that was used last. Names come in order, so this is often the right folder.
+    /// The folder that was used last. Names arrive in sorted order, so the next one is often in the same folder.
     open: Option<(Vec<u8>, OwnedFd)>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct LocalFolder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MoveResult {
     Done,
-    /// Something else is at the path of the file or of a parent folder.
+    /// Something other than the expected file or folder is at the path of the file or of a parent folder.
     Taken,
 }
 

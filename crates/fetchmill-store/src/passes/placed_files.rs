@@ -65,7 +65,7 @@ impl PlacedFiles {
         };
         let present = self.dest.state(&path)?;
         let Some(PathState::File { mtime_ns, .. }) = staged else {
-            // The file was already moved into place before a kill.
+            // The file was already moved into place before the process was killed.
             return Ok(match present {
                 Some(PathState::File { size, mtime_ns }) if i64::try_from(size) == Ok(length) => {
                     Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") }

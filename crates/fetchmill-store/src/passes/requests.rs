@@ -1,4 +1,4 @@
-//! The requests of a pass: a list with the columns of a manifest, and more columns for conditional requests.
+//! The requests of a pass: a list with the columns of a manifest, and additional columns for conditional requests.
 
 use std::borrow::Cow;
 use std::fs::File;

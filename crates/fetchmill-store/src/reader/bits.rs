@@ -1,4 +1,5 @@
-//! A set of numbers with one bit each, such as the targets that are accounted for, or the lost rows of a shard.
+//! A set of numbers that takes one bit per number, such as the targets that are accounted for, or the lost rows of a
+//! shard.
 
 use fetchmill_model::error::{Error, Result};
 
@@ -6,7 +7,7 @@ use fetchmill_model::error::{Error, Result};
 const COUNT_MAX: u64 = 1 << 36;
 const WORD_BITS: u64 = u64::BITS as u64;
 
-/// A set of numbers with one bit each. A billion bits take 125 MB.
+/// A set of numbers that takes one bit per number, or 125 MB for a billion numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -14,8 +15,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// Creates a set for `count` numbers, all of which are clear. The system allocates memory only for bits that are
-    /// set.
+    /// Creates a set for `count` numbers, with all bits clear. The system allocates memory only for bits that are set.
     pub(crate) fn new(count: u64) -> Result<Self> {
         if count > COUNT_MAX {
             return Err(Error::Journal(format!(
@@ -51,7 +51,7 @@ impl Bits {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Iterates over the runs of clear numbers. Each run is its first number and its length.
+    /// Iterates over the runs of clear numbers. A run consists of its first number and its length.
     pub(crate) fn clear_runs(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -62,8 +62,8 @@ impl Bits {
         })
     }
 
-    /// Returns the next number from `from` on whose bit is set (or clear, if `is_set` is false). Skips whole words at a
-    /// time.
+    /// Returns the first number, starting at `from`, whose bit is set (or clear, if `is_set` is false). Skips whole
+    /// words at a time.
     fn next_where(&self, from: u64, is_set: bool) -> Option<u64> {
         let mut at = from;
         while at < self.count {

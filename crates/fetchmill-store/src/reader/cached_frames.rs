@@ -16,13 +16,13 @@ const FRAMES_MAX: usize = 64;
 /// is at most half full and grows by doubling.
 const ROW_BYTES: usize = 40 + 32 + 4 * 4;
 
-/// Frames up to a total size, most recently used first. Belongs to one thread.
+/// Cached frames of one thread, most recently used first. Their total size is limited.
 #[derive(Debug)]
 pub(super) struct CachedFrames {
     frames: Vec<CachedFrame>,
     bytes: usize,
     bytes_max: usize,
-    /// Random key of the hash function, so that nobody can choose colliding names. Names are untrusted.
+    /// Random key of the hash function, so that untrusted names cannot be chosen to collide.
     key: RandomState,
     decoded: u64,
 }
@@ -128,8 +128,8 @@ fn bytes_of(frame: &Frame) -> usize {
     frame.iter().map(|row| row.name.len() + ROW_BYTES).sum()
 }
 
-/// Maps the names of a frame to rows. An entry is the position of the row plus one, or 0 if empty. It is at the
-/// position of the name's hash or after it.
+/// Maps the names of a frame to rows. An entry is the position of the row plus one, or 0 if empty. The hash of the name
+/// gives the slot where the search for its entry starts.
 #[derive(Debug)]
 struct NameTable {
     slots: Box<[u32]>,

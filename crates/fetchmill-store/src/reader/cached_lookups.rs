@@ -1,4 +1,4 @@
-//! Lookups by name with a cache of decoded data, for callers that request many objects close to each other.
+//! Lookups by name with a cache of decoded data, for callers that request many neighbouring objects.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use fetchmill_model::object::StoredObject;
 /// Manifest frames may use 1 / `FRAMES_PART` of the cache. The remaining part is for Parquet rows.
 const FRAMES_PART: usize = 4;
 
-/// Lookups of one thread. The results and errors are the same as those of [`Destination::find`].
+/// Lookups for one thread. They return the same results and errors as [`Destination::find`].
 #[derive(Debug)]
 pub struct CachedLookups {
     destination: Arc<Destination>,
@@ -51,7 +51,7 @@ impl CachedLookups {
         Arc::ptr_eq(&self.destination, destination)
     }
 
-    /// Returns what the lookups have cost so far.
+    /// Returns the cost of the lookups so far.
     pub fn counts(&self) -> LookupCounts {
         LookupCounts {
             frames: self.frames.decoded(),

@@ -1,7 +1,7 @@
 //! A cache of decoded Parquet rows, in batches.
 //!
-//! To read a single row, a page of each column has to be decoded. For this reason, rows that are close together are
-//! read by a scan, which continues where it stopped and decodes each page only once. Other rows are read separately.
+//! Reading a single row requires decoding a page of each column. For this reason, rows that are close together are read
+//! by a scan, which continues where it stopped and decodes each page only once. Other rows are read separately.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
 use arrow_array::RecordBatch;
 use fetchmill_model::object::StoredObject;
 
-/// Maximum distance between rows that count as close together. It exceeds the number of requests that a client has in
+/// Maximum distance between rows that count as close together. It exceeds the number of requests that a client keeps in
 /// flight.
 const NEAR_ROWS: u64 = 256;
 /// Maximum number of rows that a scan may skip after its last batch.

@@ -4,8 +4,8 @@ use super::position::Position;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// Maximum size of the names of a page, without the last one. A listing of ten thousand long names must fit into a
-/// reply that clients accept.
+/// Maximum total size of the names of a page, not counting the last name. A listing of ten thousand long names must fit
+/// into a reply that clients accept.
 pub(super) const PAGE_NAME_BYTES: usize = 1 << 20;
 
 /// An object with its sequence number and checksum.

@@ -59,7 +59,7 @@ impl HiddenRows {
     }
 }
 
-/// A row whose hash is also that of another row.
+/// A row whose hash also occurs in another row.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     /// Group of rows that have the same hash.
@@ -67,7 +67,7 @@ struct Candidate {
     shard: usize,
     row: u64,
     sequence: Sequence,
-    /// Two keyed hashes of the name. Different names have different hashes, even if an attacker chose them.
+    /// Two keyed hashes of the name. Even an attacker cannot choose two names with the same hashes.
     name: [u64; 2],
 }
 

@@ -25,8 +25,8 @@ INSERT INTO known SELECT digest, count(*) FROM targets GROUP BY digest;
 DROP TABLE targets;
 ";
 
-/// The names that a job already knows. A file without a name in the job's state folder contains a 16-byte digest of
-/// each one. This takes about 60 bytes of disk space per target, and [`CACHE_KIB`] of memory.
+/// The names that a job already knows. A 16-byte digest of each name is stored in an unlinked file in the job's state
+/// folder. This takes about 60 bytes of disk space per target, and [`CACHE_KIB`] of memory.
 #[derive(Debug)]
 pub struct KnownNames {
     db: Connection,
@@ -67,7 +67,7 @@ impl KnownNames {
             Ok(db)
         };
         let db = make().map_err(|error| sqlite_error_of(&path, &error))?;
-        // Remove the file now, so that nothing is left on disk, however the process ends.
+        // Remove the file now, so that it does not stay on disk, however the process ends.
         remove()?;
         Ok(KnownNames { db })
     }
@@ -116,7 +116,7 @@ impl KnownNames {
         check(insert.execute(params![sequence as i64, digest(name)])).map(drop)
     }
 
-    /// Removes one target with this name. Returns whether there was one. A name that was listed twice belongs to two
+    /// Removes one target with this name. Returns `false` if there is none. A name that was listed twice belongs to two
     /// targets.
     pub fn take(&self, name: &[u8]) -> Result<bool> {
         let take = "UPDATE known SET targets = targets - 1 WHERE digest = ? AND targets > 0";

@@ -2,12 +2,12 @@
 
 use fetchmill_model::outcome::ShardNumber;
 
-/// Position of the next name, or after the last one.
+/// Position of the next name, or of the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
-    /// At this row of a shard.
+    /// The name is in this row of a shard.
     Row(ShardNumber, u64),
-    /// After this path below the destination.
+    /// The name follows this path below the destination.
     Behind(Vec<u8>),
 }
 

@@ -7,7 +7,7 @@ use super::object_error::ObjectError;
 use crate::manifest::ManifestRow;
 use fetchmill_model::limits::MIB;
 
-/// Size of a read. A record that is larger is in memory as a whole.
+/// Size of a read. A larger record is read into memory as a whole.
 const READ_BYTES: usize = MIB;
 
 /// The part of a shard that is in memory. It only moves forward, so that the checksum covers every byte.

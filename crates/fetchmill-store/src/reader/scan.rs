@@ -12,7 +12,7 @@ use fetchmill_model::limits::MIB;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// Size of a read. A record that is larger is read on its own.
+/// Size of a read. A larger record is read on its own.
 const READ_BYTES: usize = MIB;
 /// Number of Parquet rows that are read one by one after damage, so that only the damaged rows are lost.
 const SALVAGED_ROWS: u64 = 1024;
@@ -49,7 +49,7 @@ pub struct Scan {
     data: ScanCursor,
     next_frame: usize,
     frame: Option<Arc<Frame>>,
-    /// Frame that was read ahead. Its first row shows where the last record of `frame` ends.
+    /// The frame after `frame`, read in advance. Its first row shows where the last record of `frame` ends.
     ahead: Option<Result<Arc<Frame>>>,
     position: usize,
 }

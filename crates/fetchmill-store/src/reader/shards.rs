@@ -92,7 +92,7 @@ impl SealedShards {
             return Ok(reader);
         }
         let reader = Arc::new(ShardReader::open(&self.shard_folder, self.format, shard)?);
-        // Another thread may have been faster, but the two readers are equivalent.
+        // Another thread may have opened a reader first, but the two readers are equivalent.
         Ok(cell.get_or_init(|| reader))
     }
 
@@ -119,7 +119,7 @@ impl SealedShards {
         self.find_row_in(name, &mut |_, manifest, index| manifest.frame(index).map(Arc::new))
     }
 
-    /// Like [`SealedShards::find_row`], but takes frames that the caller may have cached.
+    /// Like [`SealedShards::find_row`], but uses frames that the caller may have cached.
     pub(super) fn find_row_in(
         &self,
         name: &[u8],

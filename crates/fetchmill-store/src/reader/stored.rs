@@ -31,8 +31,8 @@ pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
     manifests
 }
 
-/// Returns the names under which `files` has stored these targets of a window. Uses the latest row of each target, and
-/// skips rows that cannot be read.
+/// Returns the names under which the `files` format has stored these targets of a window. Uses the latest row of each
+/// target, and skips rows that cannot be read.
 pub fn latest_names(
     place: &JobLocation,
     manifests: &[ShardEnd],
@@ -59,7 +59,7 @@ pub(crate) fn open_root(place: &JobLocation) -> Result<OwnedFd> {
 /// Called with each object and its number in the order. Returns whether to continue.
 pub type EachObject<'e> = &'e mut dyn FnMut(u64, &Object<'_>) -> Result<ControlFlow<()>>;
 
-/// Calls `each` with every object, starting at a number. Fails at a damaged object.
+/// Calls `each` with every object, starting at a number. Fails if an object is damaged.
 pub fn for_each_object(
     place: &JobLocation,
     snapshot: &JournalSnapshot,

@@ -154,7 +154,7 @@ impl Builders {
         self.bytes
     }
 
-    /// Returns the columns and starts an empty batch.
+    /// Returns the columns and starts a new batch.
     pub(super) fn finish(&mut self) -> Vec<ArrayRef> {
         (self.rows, self.bytes) = (0, 0);
         let own = self.own.iter_mut().map(Builder::finish);

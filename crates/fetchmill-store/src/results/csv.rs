@@ -1,4 +1,4 @@
-//! Results as CSV: RFC 4180 with a header, and with line feeds as line ends. A missing value is an empty field, an
+//! Results as CSV: RFC 4180 with a header, and with line feeds as line endings. A missing value is an empty field, an
 //! empty string is `""`, and redirects are separated by spaces.
 
 use std::io::{self, Write};

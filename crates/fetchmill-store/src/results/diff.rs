@@ -1,9 +1,9 @@
-//! Compares two results files and finds sites that are new, are gone, or have a different answer.
+//! Compares two results files and finds sites that were added, were removed, or have a different answer.
 //!
 //! Rows are compared by key, or by URL if they have no key. If a key or URL occurs several times, its n-th row in one
 //! file is compared with its n-th row in the other. For each row of the first file, a hash and the number of its answer
-//! are kept in memory, which takes 16 bytes. With more than [`DIFF_ROWS_HELD_MAX`] rows, the files are read several
-//! times, each time for a different part of the hash range.
+//! are kept in memory, which takes 16 bytes. If there are more than [`DIFF_ROWS_HELD_MAX`] rows, the files are read
+//! several times, each time for a different part of the hash range.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -65,7 +65,7 @@ fn diff_within(old: &Path, new: &Path, held_max: usize, each: EachChange<'_>) ->
     let mut names = AnswerNumbers::default();
     let mut found = Difference { old_rows, ..Difference::default() };
     for number in 0..parts {
-        // The parts of the hash range never contain exactly the same number of rows, so each one needs some spare room.
+        // The parts of the hash range contain slightly different numbers of rows, so each part needs some spare room.
         let part = HashPartition {
             number,
             parts,
@@ -97,8 +97,8 @@ fn look(rows: u64, each: EachChange<'_>) -> Result<()> {
 #[derive(Debug, Clone, Copy)]
 struct ComparedRow {
     hash: u64,
-    /// Position of the row in the file. After sorting, the first row of each hash holds something else: the number of
-    /// rows with this hash that have a counterpart.
+    /// Position of the row in the file. After sorting, the first row of each hash instead contains the number of rows
+    /// with this hash that have a counterpart.
     place: u32,
     answer: u16,
 }
@@ -224,12 +224,12 @@ fn counterparts(held: &[ComparedRow]) -> u64 {
     firsts.map(|first| u64::from(first.place)).sum()
 }
 
-/// Assigns numbers to the distinct answers, of which there are only a few.
+/// Assigns numbers to the few distinct answers.
 #[derive(Debug, Default)]
 struct AnswerNumbers {
     numbers: HashMap<String, u16>,
     texts: Vec<String>,
-    /// The previous answer. It is kept because most rows have the same answer as the one before.
+    /// The previous answer, kept because most rows have the same answer as the row before.
     last: String,
 }
 

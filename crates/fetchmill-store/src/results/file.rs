@@ -11,7 +11,7 @@ use fetchmill_model::row::{ColumnTypes, RowValues};
 use fetchmill_model::source::list::Compression;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Compression level. It is fast and compresses well enough.
+/// Compression level that is fast and compresses well enough.
 const GZIP_LEVEL: u32 = 6;
 /// The same level as in shards.
 const ZSTD_LEVEL: i32 = 1;

@@ -56,7 +56,7 @@ impl ResultsFormat {
             .then_some(ResultsFormat { table, compression })
     }
 
-    /// Returns the text by which the journal refers to this format.
+    /// Returns the text that represents this format in the journal.
     pub fn text(self) -> &'static str {
         self.table.name()
     }

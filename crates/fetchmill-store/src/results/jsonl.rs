@@ -13,7 +13,7 @@ pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &ExtraColumn
     line.push(b'\n');
 }
 
-/// Appends a row of a list that is written out, as a line of a manifest.
+/// Appends a row of a list that is written out. The row has the form of a manifest line.
 pub fn write_manifest_line(row: &ListRow<'_>, line: &mut Vec<u8>) {
     let values = RowValues { values: &row.values(), kept: &row.kept };
     write_row(&LISTED_COLUMNS, values, &ExtraColumns::default(), line);

@@ -94,8 +94,8 @@ fn properties(own: ColumnTypes) -> Result<WriterProperties, ParquetError> {
     Ok(builder.build())
 }
 
-/// The output file. It is shared with the library, so that it can be taken back at any time. The library itself would
-/// return it only after one more write.
+/// The output file. It is shared with the Parquet library, so that it can be taken back at any time. The library itself
+/// returns it only after one more write.
 ///
 /// Also keeps the error number of a failed write, because the library turns the error into text.
 struct RecoverableOutput<W> {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use fetchmill_model::row::{LISTED_COLUMNS, ListRow};
 
-    /// A disk that is full after this many bytes.
+    /// A disk that becomes full after this many bytes.
     struct Full(usize);
 
     impl Write for Full {

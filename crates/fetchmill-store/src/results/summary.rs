@@ -20,7 +20,7 @@ pub struct Summary {
     /// Number of rows whose failure this machine may have caused.
     pub suspect: u64,
     counts: BTreeMap<CheckAnswer, u64>,
-    /// The first failed rows. They are written as in JSON lines results, but without the kept columns.
+    /// The first failed rows, in the same form as in JSON lines results, but without the kept columns.
     pub failed: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Summary {
         }
     }
 
-    /// Returns each answer with the number of its rows.
+    /// Returns each answer with its row count.
     pub fn counts(&self) -> impl Iterator<Item = (CheckAnswer, u64)> {
         self.counts.iter().map(|(answer, count)| (*answer, *count))
     }

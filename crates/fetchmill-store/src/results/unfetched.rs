@@ -1,11 +1,11 @@
 //! Writes files from the failures shards of a job when the job ends. With `--keep-failed`, these files contain the rows
-//! of targets without an object. Otherwise the failures file is written, if there are any failures.
+//! of targets without an object. Without this option, the failures file is written if any target failed.
 //!
 //! The files exist if and only if the job is finished. They are first written and synced among the open shards. After
 //! that, they are recorded in the journal, and renamed without replacing any file. Only then is the job finished.
 //!
-//! A run of an unfinished or reopened job removes the files of the previous run, and writes new ones when it ends. So
-//! no target has two rows, and an object that a retry run fetched is not reported as missing.
+//! A run of an unfinished or reopened job removes the files of the previous run, and writes new ones when it ends. This
+//! ensures that no target has two rows, and that an object fetched by a retry run is not reported as missing.
 //!
 //! Memory use: one row, the buffer of the file ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and
 //! [`STRETCH_FOLDERS`] folders.
@@ -58,9 +58,9 @@ pub fn write_unfetched(
     Ok(Some(paths))
 }
 
-/// Removes the local files, whether they were renamed or not. If a file was not renamed, the file with its final name
-/// is not removed. The journal keeps the list of files until [`Journal::forget_unfetched`], because a bucket may
-/// contain one of them.
+/// Removes the local files, whether renamed or not. If a file was not renamed, any file that has its final name is
+/// kept. The journal keeps the list of files until [`Journal::forget_unfetched`], because a bucket may contain one of
+/// them.
 pub fn take_back_unfetched(
     journal: &Journal,
     shard_folder: &ShardFolder,
@@ -124,8 +124,7 @@ fn write_files(
         written.extend(replies.map_or(Ok(Vec::new()), |replies| replies.finish(false))?);
         return Ok(Some(written));
     }
-    // Write the columns even if nothing was listed, so that a program that reads all files of the destination finds
-    // them.
+    // Write the columns even if nothing was listed, so that programs that read all files of the destination find them.
     let has_shard = journal.shards()?.iter().any(|shard| !shard.is_replaced);
     writer.finish(!has_shard).map(Some)
 }

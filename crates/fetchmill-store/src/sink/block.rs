@@ -11,17 +11,17 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 
-/// Part size from which the buffer of the block grows by exactly the bytes that are needed, rather than doubling.
+/// Part size from which the buffer of the block grows by exactly the number of bytes needed, rather than doubling.
 const LARGE_BYTES: usize = 16 * 1024;
 
 /// Location of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockBody {
-    /// In this range of the block.
+    /// The body is in this range of the block.
     Inside(Range<u32>),
-    /// In a staging file named after the sequence number, because the body was too large for memory.
+    /// The body was too large for memory and is in a staging file named after the sequence number.
     Spilled(u64),
-    /// Nowhere, because the body is not stored. Contains the length of the body.
+    /// The body is not stored. Contains its length.
     Dropped(u64),
 }
 
@@ -179,7 +179,8 @@ impl Block {
         }
     }
 
-    /// Appends values that few targets have, apart from those of lists. For other targets, this stores nothing.
+    /// Appends values that few targets have, apart from those of lists. If a target has none of these values, this
+    /// stores nothing.
     fn append_rest(&mut self, rest: [Option<&[u8]>; 6]) -> u32 {
         if rest == [None; 6] {
             return 0;
@@ -264,7 +265,7 @@ impl Block {
         &self.entries
     }
 
-    /// Iterates over the fetched entries, starting at position `from`. Each comes with its position.
+    /// Iterates over the fetched entries and their positions, starting at position `from`.
     pub fn fetched(&self, from: usize) -> impl Iterator<Item = (usize, &BlockEntry)> {
         let entries = self.entries.iter().enumerate().skip(from);
         entries.filter(|(_, entry)| entry.outcome == Outcome::Fetched)

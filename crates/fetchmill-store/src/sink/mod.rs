@@ -69,7 +69,7 @@ pub enum StoredParts {
 /// Properties of a sink that engines need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
-    /// Parts that are stored. The others need not be kept.
+    /// Parts that are stored. Engines do not need to keep the other parts.
     pub keeps: StoredParts,
     /// Whether names become paths. If they do, a target whose name is not a valid path fails with the kind `name`,
     /// without a request.
@@ -82,7 +82,7 @@ pub struct Properties {
 pub struct FileSystemSync(Arc<Stage>);
 
 impl FileSystemSync {
-    /// Waits for the disk. Data that is written while the sync runs may or may not be durable afterwards.
+    /// Waits for the disk. Data that is written during the sync may or may not be durable afterwards.
     pub fn run(self) -> Result<()> {
         let FileSystemSync(stage) = self;
         durable::sync_file_system(stage.folder())
@@ -144,19 +144,19 @@ pub trait Sink: Send {
     fn write(&mut self, block: &Block, from: usize) -> Result<usize>;
 
     /// Makes the written data durable, as far as the format allows, or returns a sync that does so. Called once per
-    /// commit window. Also called at the end of the job, with `is_last`, while [`Sink::is_open`]. After that,
-    /// everything is finished and sealed.
+    /// commit window. At the end of the job, also called with `is_last` until [`Sink::is_open`] returns `false`. After
+    /// that, everything is finished and sealed.
     fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult>;
 
-    /// Records that the commit record of the last checkpoint is in the journal. `number` is that of a sealed shard.
-    /// Staged or sealed files may now be moved into place. Returns the objects for which this failed. The next commit
-    /// record must report them as failed.
+    /// Records that the commit record of the last checkpoint is in the journal. `number` is the number of a sealed
+    /// shard. Staged or sealed files may now be moved into place. Returns the objects for which this failed. The next
+    /// commit record must report them as failed.
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>>;
 
     /// Returns whether any written data needs another checkpoint before it is finished.
     fn has_unsettled(&self) -> bool;
 
-    /// Returns whether a checkpoint at the end of the job would have anything to do.
+    /// Returns whether a checkpoint is needed at the end of the job.
     fn is_open(&self) -> bool {
         self.has_unsettled()
     }

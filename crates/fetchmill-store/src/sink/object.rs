@@ -13,10 +13,10 @@ use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values, write_e
 /// The place where shards store the `ETag` and `Last-Modified` of objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Validators {
-    /// In the records, if the format has fields for them.
+    /// Stored in the records, if the format has fields for them.
     #[default]
     InRecords,
-    /// In the manifests as well, where a sync reads them.
+    /// Also stored in the manifests, where a sync reads them.
     InManifests,
 }
 

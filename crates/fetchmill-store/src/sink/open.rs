@@ -14,14 +14,14 @@ use crate::pack::{Encoder, ItemEncoder, JsonlEncoder, Sidecars, TarEncoder, Warc
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Settings for the files that describe targets without an object. They are next to the shards of a job.
+/// Settings for the files that describe targets without an object. These files are stored next to the job's shards.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct UnfetchedSetup {
-    /// Whether to list such targets, as rows or in the failures file.
+    /// Whether to list targets without an object, as rows or in the failures file.
     pub tells_failures: bool,
     /// Whether to also store the replies that arrived in place of objects.
     pub keeps_replies: bool,
-    /// Whether the files with these replies get indexes.
+    /// Whether to create indexes for the files that contain these replies.
     pub is_indexed: bool,
 }
 
@@ -133,7 +133,7 @@ pub fn new_encoder(
 pub(super) fn new_warc_encoder(origin: Option<WarcOrigin>) -> Result<WarcEncoder> {
     let origin = origin.map_or_else(|| WarcOrigin::of_list(&[]), Ok)?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    // A number that no other encoder for this origin uses, in this process or any other.
+    // A number that no other encoder for this origin uses, not even in another process.
     let key = u64::from(std::process::id()) ^ (since.as_nanos() as u64);
     Ok(WarcEncoder::new(&origin, since.as_micros() as u64, key))
 }

@@ -1,4 +1,4 @@
-//! The file of an open shard. Data is appended in large pieces, added to the checksum, and written to disk early.
+//! The file of an open shard. Data is appended in large pieces, included in the checksum, and written to disk early.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -79,8 +79,8 @@ impl ShardFile {
         self.flush().map_err(|error| self.fail("write", error))?;
         if self.shard_folder.is_durable() {
             durable::sync_file(&self.file).map_err(|error| self.fail("sync", error))?;
-            // A job of terabytes must not evict the data of other programs from memory. It is also cheaper to reuse
-            // freed pages than to request new ones.
+            // A job of terabytes must not evict the data of other programs from memory. Reusing freed pages is also
+            // cheaper than requesting new ones.
             durable::forget(&self.file, self.forgotten);
             self.forgotten = self.written;
         }

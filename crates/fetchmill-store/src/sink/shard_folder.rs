@@ -1,8 +1,8 @@
 //! Paths of shards. Open shards are in `.fetchmill/open`. Sealed shards are numbered files in the destination, and
 //! their manifests are in `.fetchmill/index`.
 //!
-//! A sealed shard is renamed only after the transaction that gave it a number. So if a file has a final name but is not
-//! in the journal, it does not belong to the job and is never replaced.
+//! A sealed shard is renamed only after the transaction that gave it a number. A file that has a final name but is not
+//! in the journal therefore does not belong to the job and is never replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -153,8 +153,8 @@ impl ShardFolder {
         }
     }
 
-    /// Removes shards that another shard replaced. On return, the removal is durable, and the journal may drop the
-    /// shards.
+    /// Removes shards that another shard replaced. When this returns, the removal is durable, and the journal may drop
+    /// the shards.
     pub fn remove(&self, numbers: &[ShardNumber]) -> Result<()> {
         for path in numbers.iter().flat_map(|number| [self.shard_path(*number), self.manifest_path(*number)])
         {

@@ -27,7 +27,7 @@ pub(super) struct SortedLines {
 /// A line in the text.
 #[derive(Debug, Clone, Copy)]
 struct Line {
-    /// First bytes after the common prefix. They decide most comparisons, so the text itself is rarely read.
+    /// First bytes after the common prefix. Most comparisons need only these bytes, so the text itself is rarely read.
     key: u64,
     start: usize,
     end: usize,
@@ -40,7 +40,7 @@ impl Line {
 }
 
 impl SortedLines {
-    /// Creates a sorter that keeps about `bytes_max` bytes in memory, and all other lines in `file`. The file must be
+    /// Creates a sorter that keeps about `bytes_max` bytes in memory and all other lines in `file`, which must be
     /// empty.
     pub(super) fn new(file: File, bytes_max: usize) -> Self {
         SortedLines {
@@ -105,7 +105,7 @@ impl SortedLines {
         let file = &self.file;
         let mut parts: Vec<_> =
             self.parts.iter().map(|(start, end)| PartReader::new(file, *start, *end)).collect();
-        // The next line of each part. The buffer of a line is reused for the line after it.
+        // The next line of each part. Each line reuses the buffer of the previous line in its part.
         let mut next = BinaryHeap::with_capacity(parts.len());
         for (number, part) in parts.iter_mut().enumerate() {
             let mut line = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! A staged file is `<folder>/<sequence>`. The folder is derived from the sequence number and contains about 64 files.
 //! Every create and rename searches a block of the folder for a name, and searching a full block costs as much as the
-//! rename itself. If a window of 20,000 files were in a single folder, an object would take a seventh more time
+//! rename itself. If a window of 20,000 files were in a single folder, each object would take one seventh longer
 //! (docs/reference/performance.md).
 
 use std::ffi::OsStr;
@@ -36,7 +36,7 @@ struct StagedName {
 }
 
 impl StagedName {
-    /// Creates the name. This needs no allocation, because it happens for each object.
+    /// Creates the name without allocating, because this happens for each object.
     fn of(sequence: Sequence) -> Self {
         let mut name = StagedName { bytes: [0; 26], start: 26 };
         name.prepend(sequence);
@@ -99,7 +99,7 @@ impl Stage {
         created.map_err(|error| self.fail("write", name, error))
     }
 
-    /// Stages a whole object. Its modification time is `modified`, or the current time for `None`.
+    /// Stages a whole object. Its modification time is `modified`, or the current time if `None`.
     pub fn write(&self, sequence: Sequence, bytes: &[u8], modified: Option<Seconds>) -> Result<()> {
         let name = StagedName::of(sequence);
         self.in_folder(&name, || durable::create_with(self.folder(), name.as_bytes(), bytes, modified))

@@ -22,7 +22,7 @@ struct UploadQueueState {
     shards: BTreeMap<ShardNumber, QueuedShard>,
     /// Whether no more shards will be added. If so, small shards stay small.
     is_complete: bool,
-    /// Whether the uploader has stopped. If so, no sink waits any more.
+    /// Whether the uploader has stopped. If so, sinks no longer wait.
     is_closed: bool,
 }
 

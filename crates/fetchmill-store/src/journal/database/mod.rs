@@ -1,5 +1,5 @@
-//! The `SQLite` database: its tables, the functions that open it, and two checks. They decide which releases may read
-//! it, and which run may write to it.
+//! The `SQLite` database: its tables, the functions that open it, and two checks. The checks decide which releases may
+//! read the database, and which run may write to it.
 
 pub(super) mod fence;
 pub(super) mod file_name;

@@ -64,7 +64,7 @@ INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 /// Key under which the [`EntryTraits`] of the list's entries are stored.
 pub(in crate::journal) const TRAITS: &str = "entries";
 
-/// Returns the traits that any entry of the list has had so far.
+/// Returns the traits found in any entry of the list so far.
 pub(in crate::journal) fn read_traits(db: &Connection) -> rusqlite::Result<EntryTraits> {
     let text = db.query_row("SELECT value FROM job WHERE key = ?", [TRAITS], |row| row.get::<_, String>(0));
     Ok(EntryTraits::from_text(&text.optional()?.unwrap_or_default()))
@@ -73,7 +73,7 @@ pub(in crate::journal) fn read_traits(db: &Connection) -> rusqlite::Result<Entry
 /// Opens the database for writing. If `is_durable` is false, nothing is synced, so the journal survives a kill but not
 /// a power cut.
 pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connection> {
-    // SQLite gives its other files the same mode. If this file cannot be created, SQLite reports the error.
+    // SQLite gives its other files the mode of this one. If this file cannot be created, SQLite reports the error.
     let _ = durable::keep_private(path);
     wal_index::check_room(path)?;
     connect(path, is_durable).map_err(|error| error_of(path, &error))
@@ -82,10 +82,10 @@ pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connecti
 fn connect(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.set_prepared_statement_cache_capacity(32);
-    // This comes first, because changing the journal mode is itself a transaction.
+    // Set this first, because changing the journal mode is itself a transaction.
     db.pragma_update(None, "synchronous", if is_durable { "FULL" } else { "OFF" })?;
     db.pragma_update(None, "journal_mode", "WAL")?;
-    // A reader (`status`) may hold a lock on the database for a moment.
+    // A reader (`status`) may briefly lock the database.
     db.busy_timeout(std::time::Duration::from_secs(10))?;
     Ok(db)
 }
@@ -117,7 +117,7 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     let count = "SELECT count(*) FROM sqlite_schema";
     let tables: i64 = db.query_row(count, [], |row| row.get(0)).map_err(|error| error_of(path, &error))?;
     if tables == 0 {
-        // The file is created first, and all tables follow shortly after in one transaction.
+        // The file may have no tables yet, because they are created slightly later, in one transaction.
         let path = path.display();
         return Err(Error::Usage(format!(
             "{path}: the journal is still empty (its job has just started, or was killed while starting); run \
@@ -194,7 +194,7 @@ pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusq
 }
 
 /// Returns the number of targets that failed because of their status, by status. In the journal of an older release,
-/// the table is missing until a job writes to it. Earlier failures are never counted.
+/// the table is missing until a job writes to it. Failures before that are never counted.
 pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<StatusCounts> {
     let mut statuses = StatusCounts::default();
     if !has_table(db, "failed_statuses")? {
@@ -223,7 +223,7 @@ pub(in crate::journal) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, 1)
 }
 
-/// Decompresses bytes. The result has a size limit, because pages have one.
+/// Decompresses bytes. The size of the result is limited in the same way as that of a page.
 pub(in crate::journal) fn unpack(blob: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(blob, 8 * fetchmill_model::limits::PAGE_BYTES_MAX)
 }

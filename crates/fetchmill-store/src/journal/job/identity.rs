@@ -73,7 +73,7 @@ pub const CDXJ: &str = "cdxj";
 /// Part for WARC files that contain other replies in addition to the objects.
 pub const REPLIES_PART: &str = "replies";
 
-/// Value of the replies part that stands for all replies.
+/// Value of the replies part if all replies are stored.
 pub const ALL_REPLIES: &str = "all";
 
 /// Part for encoded replies that are stored decoded.

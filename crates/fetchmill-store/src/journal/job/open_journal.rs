@@ -27,8 +27,8 @@ pub struct Journal {
     /// Pages with unfinished targets. They cover the window of targets that are not fetched yet, and two commit windows
     /// per worker. Each target takes one bit, so 1 million targets take 125 kB.
     pub(in crate::journal) live: BTreeMap<Sequence, LivePage>,
-    /// Targets whose requests may have been sent and must not be repeated. They are a few batches per worker, and the
-    /// targets whose replies are not committed yet.
+    /// Targets whose requests may have been sent and must not be repeated. This includes a few batches per worker and
+    /// all targets whose replies are not committed yet.
     pub(in crate::journal) begun: BTreeSet<Sequence>,
     /// Targets in `begun` without an outcome, either at the end of an earlier run or at the end of this one.
     pub(in crate::journal) interrupted: BTreeSet<Sequence>,
@@ -40,13 +40,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at a location, no matter which job it belongs to.
+    /// Opens the journal at a location, regardless of the job that it belongs to.
     pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
         let path = place.journal_path();
         let check = |error: rusqlite::Error| error_of(&path, &error);
         let db = schema::open(&path, is_durable)?;
         schema::make_tables(&db, &path)?;
-        // If two runs start at the same moment, the run that marks the lock last continues.
+        // If two runs start at the same time, the last one to mark the lock continues.
         place.must_be_ours()?;
         let fence = Fence::take(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
@@ -166,7 +166,7 @@ impl Journal {
         self.check(schema::read_kinds(&self.db))
     }
 
-    /// Returns the traits that any entry of the list has had so far.
+    /// Returns the traits found in any entry of the list so far.
     pub fn traits(&self) -> Result<EntryTraits> {
         self.check(schema::read_traits(&self.db))
     }

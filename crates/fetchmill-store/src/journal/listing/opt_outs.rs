@@ -9,7 +9,7 @@ use fetchmill_model::limits::OPT_OUT_HOSTS_MAX;
 use fetchmill_model::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 use fetchmill_model::outcome::skips::Skips;
 
-/// Stands for all hosts after the first [`OPT_OUT_HOSTS_MAX`].
+/// Entry for all hosts after the first [`OPT_OUT_HOSTS_MAX`].
 const OTHERS: &str = "";
 
 impl Journal {
@@ -55,7 +55,7 @@ fn add_host(db: &Connection, host: &str, count: u64) -> rusqlite::Result<()> {
     db.prepare_cached(add)?.execute(params![host, count as i64]).map(drop)
 }
 
-/// Reads the opt-outs. In the journal of an older release, these tables are missing until a job writes to it.
+/// Reads the opt-outs. The journal of an older release does not contain these tables until a job writes to it.
 pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<OptOutCounts> {
     let mut counts = OptOutCounts::default();
     if !schema::has_table(db, "opted_out")? {

@@ -24,7 +24,7 @@ impl Journal {
         self.begin()?;
         self.keep_cursor(&page.cursor, &page.names)?;
         self.keep_total(page.total)?;
-        // Entries of a folder listing have no traits, but those of a sitemap do.
+        // Entries of a sitemap have traits, but those of a folder listing do not.
         if matches!(
             page.cursor,
             PageCursor::List { .. } | PageCursor::Folder { .. } | PageCursor::Json { .. }

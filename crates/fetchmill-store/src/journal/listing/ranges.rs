@@ -1,5 +1,5 @@
-//! The cursor of a bucket's listing. It consists of the key ranges that are not completely listed, or of the token of
-//! the next page.
+//! The cursor of a bucket's listing: either the key ranges that are not completely listed, or the token of the next
+//! page.
 
 use rusqlite::{Connection, params};
 
@@ -47,11 +47,11 @@ impl Journal {
         self.check(self.db.execute(all, [])).map(drop)
     }
 
-    /// Switches the listing to the store's tokens. The next page is the one that token `from` leads to.
+    /// Switches the listing to the store's tokens. Token `from` leads to the next page.
     pub fn follow_tokens(&mut self, from: Option<&str>) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM key_ranges", []))?;
-        // Older releases do not know tokens, and would consider the listing complete if there were no range.
+        // Older releases do not support tokens, and would consider a listing without ranges complete.
         self.add_whole_range()?;
         self.set(WALK, BY_TOKENS)?;
         match from {
@@ -72,7 +72,7 @@ impl Journal {
     }
 }
 
-/// Stores how far a range was listed. Returns whether this completes the listing, because no other range is left.
+/// Stores how far a range was listed. Returns whether this completes the listing because no other range is left.
 pub(in crate::journal) fn keep(
     db: &Connection,
     range: u64,

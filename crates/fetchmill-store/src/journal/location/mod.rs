@@ -130,7 +130,7 @@ impl JobLocation {
     /// Prepares a folder that a sync maintains, with its state folder. Returns the lock. If `accepts_foreign` is set,
     /// the folder may contain files that neither a job nor a sync wrote.
     pub fn prepare_synced(dest: &Path, state: &Path, accepts_foreign: bool) -> Result<JobLock> {
-        // There is no base before the end of the first pass.
+        // The base does not exist until the first pass has ended.
         refuse_links(&dest.join(STATE_FOLDER))?;
         let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
         if !is_ours && !accepts_foreign && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
@@ -149,7 +149,7 @@ impl JobLocation {
         state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()
     }
 
-    /// Makes the folders of the job durable. Otherwise, a power cut could remove the journal.
+    /// Makes the folders of the job durable. Without this, a power cut could remove the journal.
     pub fn sync(&self) -> Result<()> {
         let hidden = self.dest.join(STATE_FOLDER);
         let hidden = (!self.is_one_file).then_some(&hidden);
@@ -201,7 +201,7 @@ impl JobLocation {
     /// the job.
     pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let mut place = Self::find(dest, state)?;
-        // If there is no lock file, no process has worked on the job yet, or none can because the folder is not
+        // If the lock file is missing, no process has worked on the job yet, or none can because the folder is not
         // writable.
         place.lock = JobLock::share(&place.state, &place.dest)?;
         Ok(place)
@@ -325,7 +325,8 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
 
 fn make_folder(path: &Path, mode: u32) -> Result<()> {
     DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| match error.kind() {
-        // Missing parent folders were created as well, so only the file system itself can have refused, as /proc does.
+        // Missing parent folders were created too, so the error can only mean that the file system does not allow new
+        // folders, like /proc.
         std::io::ErrorKind::NotFound => Error::Usage(format!(
             "cannot create the folder {}: its file system does not support folders; choose a folder \
              elsewhere",

@@ -1,8 +1,8 @@
 //! Locates the state folder of a job and checks its contents.
 //!
 //! The state folder is below the destination, next to an output file, or at `--state`. A destination may come from
-//! someone else. So if a file in it names a state folder, that counts only if the state folder contains the same token.
-//! Nothing in the state folder is accessed through links.
+//! someone else. If a file in it names a state folder, that folder is therefore used only if it contains the same
+//! token. Nothing in the state folder is accessed through links.
 
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;

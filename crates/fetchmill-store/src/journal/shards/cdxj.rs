@@ -9,8 +9,8 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
-/// Start of the keys under which the indexes are stored. The shard's number follows. Each value is a [`ShardEnd`] as
-/// JSON.
+/// Prefix of the keys under which the indexes are stored. The shard's number follows it. Each value is a [`ShardEnd`]
+/// as JSON.
 const CDXJ: &str = "cdxj-";
 
 /// Key that records that the job has indexes only because they are the default.
@@ -21,7 +21,7 @@ const BY_DEFAULT: &str = "indexed_by_default";
 pub struct CdxjFile {
     /// Shard that the index belongs to.
     pub shard: ShardNumber,
-    /// The file, under its name before the move.
+    /// The file, with its name before the move.
     pub data: ShardEnd,
 }
 

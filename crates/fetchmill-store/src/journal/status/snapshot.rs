@@ -1,4 +1,4 @@
-//! Everything that a journal records about its objects. All of it is read together, to be compared with the stored
+//! Everything that a journal records about its objects. All of it is read in one go, for comparison with the stored
 //! data.
 
 use rusqlite::Connection;

@@ -1,7 +1,7 @@
 //! The journal of a sharded destination that a sync maintains. It records shards but no targets.
 //!
-//! The changes of a pass are a single transaction, with the new shards and the shards that they replace. Sequence
-//! numbers of removed objects are not reused.
+//! All changes that a pass makes are a single transaction, which contains the new shards and the shards that they
+//! replace. Sequence numbers of removed objects are not reused.
 
 use crate::journal::database::schema;
 use crate::journal::job::identity::Identity;

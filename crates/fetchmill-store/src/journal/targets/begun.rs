@@ -1,6 +1,6 @@
 //! Targets whose requests may have been sent and must not be repeated. A target is recorded before its request is sent,
-//! and forgotten when it is finished. If an earlier run left a target recorded, it is unknown whether the server
-//! received the request.
+//! and forgotten when it is finished. If an earlier run left a target recorded, the server may or may not have received
+//! the request.
 
 use std::collections::BTreeSet;
 

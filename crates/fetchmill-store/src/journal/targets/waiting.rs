@@ -75,7 +75,7 @@ impl Journal {
         let latest = now.saturating_add(longest) as i64;
         let mut query =
             self.check(self.db.prepare_cached("SELECT 1 FROM waiting WHERE not_before > ? LIMIT 1"))?;
-        // There is almost never such a target. In the usual case, nothing is written or synced.
+        // Usually, no target waits for that long, and nothing is written or synced.
         if !self.check(query.exists([latest]))? {
             return Ok(());
         }
@@ -99,7 +99,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<WaitingTarget> {
         sequence: row.get::<_, i64>(0)? as Sequence,
         name: row.get::<_, Vec<u8>>(1)?.into_boxed_slice(),
         attempts: row.get(2)?,
-        // An unknown kind comes from a newer release. All that matters is that the target waits.
+        // An unknown kind comes from a newer release. Only the fact that the target waits matters here.
         kind: FailureKind::from_name(&kind).unwrap_or(FailureKind::ServerError),
         not_before: row.get::<_, i64>(4)? as u64,
         throttled_since: row.get::<_, i64>(5)? as u64,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Maximum total size of the columns of a batch. It also limits each column, because offsets are `i32`.
 const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
-/// Maximum growth of text: U+FFFD takes three bytes and can replace a single one.
+/// Maximum growth of text: U+FFFD takes three bytes and can replace a single byte.
 const TEXT_GROWTH_MAX: usize = 3;
 
 /// Builds record batches from objects, with the columns of [`schema()`].
@@ -149,7 +149,7 @@ impl BatchBuilder {
         self.push_listed(target.url, target.kept);
     }
 
-    /// Returns whether a row with this much text and body fits into the batch. Counts its bytes.
+    /// Returns whether a row with this much text and body fits into the batch. If so, counts its bytes.
     fn has_room(&mut self, text: usize, body: usize) -> bool {
         let text = text.saturating_mul(TEXT_GROWTH_MAX);
         let column_bytes = self.column_bytes.saturating_add(text).saturating_add(body);

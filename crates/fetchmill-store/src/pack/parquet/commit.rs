@@ -1,5 +1,5 @@
-//! Commit records, which make it possible to turn the start of a Parquet shard into a valid file. Each one follows the
-//! row groups of a commit and contains the metadata that a footer needs.
+//! Commit records, from which the committed part of a Parquet shard can be turned into a valid file. Each one follows
+//! the row groups of a commit and contains the metadata that a footer needs.
 //!
 //! A commit record is `metadata | previous u64 | length u32 | crc32c u32 | "FMCOMMIT"`, with little-endian numbers:
 //! - `metadata` is Parquet's `FileMetaData` with the row groups since the previous record.
@@ -7,7 +7,7 @@
 //! - `length` is the length of the metadata.
 //! - The checksum covers all of these.
 //!
-//! As a result, the cost of a record depends only on its own row groups. Parquet readers ignore the space between row
+//! The cost of a record therefore depends only on its own row groups. Parquet readers ignore the space between row
 //! groups.
 
 use super::error::{ShardError, one_line};

@@ -1,4 +1,4 @@
-//! Errors in reading a shard, and their conversion from the library's errors.
+//! Errors that occur while reading a shard, and the conversion of the Parquet library's errors.
 
 use ::parquet::errors::ParquetError;
 use std::io;

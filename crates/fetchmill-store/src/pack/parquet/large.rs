@@ -1,7 +1,7 @@
-//! Writes a large body as a column of a row group, with a single page that contains a single value. The library would
-//! keep four copies of it in memory.
+//! Writes a large body as a column of a row group, with a single page that contains a single value. The Parquet library
+//! would keep four copies of the body in memory.
 //!
-//! A page starts with its compressed length. For this reason, the body is first compressed into a file, and is never in
+//! A page starts with its compressed length. For this reason, the body is first compressed into a file. It is never in
 //! memory as a whole.
 
 use super::schema::{ZSTD_LEVEL, zstd};
@@ -27,7 +27,7 @@ const LEVELS: [u8; 6] = [2, 0, 0, 0, 1 << 1, 1];
 /// Maximum size of a page header. Real ones take about a dozen bytes.
 const HEADER_BYTES_MAX: usize = 1024;
 
-/// Source of a large body. This is memory if the body was read from a shard, otherwise a file.
+/// Source of a large body: memory if the body was read from a shard, or a file in all other cases.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LargeSource<'b> {
     Bytes(&'b [u8]),

@@ -75,7 +75,7 @@ impl ParquetShard {
             return Err(no_row(rows.end.saturating_sub(1), self.rows()));
         }
         let schema = self.metadata.parquet_schema();
-        // Rows of items can only be converted to objects as a whole.
+        // Rows of items can be converted to objects only if all columns are present.
         let columns = columns.filter(|_| !self.columns.has_items());
         let columns = columns.map_or_else(ProjectionMask::all, |columns| {
             ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize))

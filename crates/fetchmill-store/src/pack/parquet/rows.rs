@@ -11,7 +11,7 @@ use fetchmill_model::object::{Facts, Micros, Object, StoredObject};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 
-/// The columns of a complete batch. Every row must be an object. A row without a body counts as damage.
+/// The columns of a complete batch in which every row must be an object. A row without a body counts as damage.
 #[derive(Debug)]
 pub struct BatchRows<'a> {
     sequence: &'a Int64Array,
@@ -190,7 +190,7 @@ fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T,
     let named = batch.schema_ref().fields().get(column as usize).is_some_and(|it| it.name() == column.name());
     let values = batch.columns().get(column as usize).filter(|_| named);
     let values = values.and_then(|values| values.as_any().downcast_ref::<T>());
-    // The reader has already checked that required columns contain no nulls.
+    // The Parquet reader has already checked that required columns contain no nulls.
     let nullable = schema(&ExtraColumns::default()).field(column as usize).is_nullable();
     values.filter(|values| nullable || values.null_count() == 0).ok_or_else(|| {
         ShardError::Foreign(format!("the column `{}` is missing or has the wrong type", column.name()))

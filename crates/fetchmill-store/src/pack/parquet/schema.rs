@@ -146,8 +146,8 @@ fn column_type(kind: &DataType) -> ColumnType {
     }
 }
 
-/// Returns whether rows of this schema contain the encoding of their body. A list column of the same name would come
-/// after the URL.
+/// Returns whether rows of this schema contain the encoding of their body. The encoding column cannot be confused with
+/// a list column of the same name, because list columns come after the URL.
 pub(super) fn has_encodings(schema: &Schema) -> bool {
     schema.fields().get(Column::ALL.len()).is_some_and(|field| field.name() == ENCODING_COLUMN)
 }
@@ -167,7 +167,7 @@ pub(super) fn url_place(schema: &Schema) -> usize {
     outcome_place(schema) + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
 }
 
-/// Returns the columns after those that every shard has. Fails if a list cannot have produced them.
+/// Returns the columns after those that every shard has. Fails if these columns cannot come from a list.
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     if let Some(columns) = item_columns(schema) {
         return Ok(columns);
@@ -202,10 +202,11 @@ const PAGE_ROWS: usize = 2048;
 /// Maximum page size in bytes before compression. A page with a single value may be larger.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// Initial capacity of the bloom filter, in names. Enough for about one row group whose bodies have a hundred bytes.
+/// Initial capacity of the bloom filter, in names. This is enough for about one row group whose bodies are a hundred
+/// bytes long.
 const BLOOM_NAMES: u64 = 256 * 1024;
-/// Rate of false positives. At this rate, the filter takes one byte per name. A lookup skips 19 out of 20 row groups
-/// that do not contain the name.
+/// Rate of false positives. At this rate, the filter takes one byte per name, and a lookup skips 19 out of 20 row
+/// groups without the name.
 const BLOOM_FALSE_POSITIVES: f64 = 0.05;
 /// zstd level for all compression.
 pub(super) const ZSTD_LEVEL: i32 = 1;
@@ -254,7 +255,7 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_BINARY_PACKED);
     }
     // Store lengths separately from bytes. With bodies of 100 hexadecimal digits, this takes a third less time and 3 %
-    // less space than `PLAIN`. `DELTA_BYTE_ARRAY` would save hardly anything more, because zstd already finds the
+    // less space than `PLAIN`. `DELTA_BYTE_ARRAY` would save hardly any more space, because zstd already finds the
     // common parts of names.
     for column in [Column::Name, Column::Body] {
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
@@ -263,7 +264,7 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
         .set_column_bloom_filter_enabled(Column::Name.path(), true)
         .set_column_bloom_filter_fpp(Column::Name.path(), BLOOM_FALSE_POSITIVES)
         .set_column_bloom_filter_max_ndv(Column::Name.path(), BLOOM_NAMES);
-    // Random values cannot be compressed.
+    // Random values do not compress.
     builder = builder.set_column_compression(Column::Crc32c.path(), Compression::UNCOMPRESSED);
     // Minimum and maximum values of these columns would be useless, and would copy bodies into the footer.
     for column in [Column::Crc32c, Column::Body, Column::Etag, Column::NameRaw] {

@@ -21,10 +21,11 @@ use std::sync::Arc;
 
 /// Maximum number of rows that are collected before they are encoded into pages.
 const BATCH_ROWS: usize = 1024;
-/// Maximum size of a batch in bytes. A larger object gets a row group of its own, so that it is alone in memory.
+/// Maximum size of a batch in bytes. A larger object gets a row group of its own, so that no other object is in memory
+/// with it.
 const BATCH_BYTES: usize = MIB;
-/// Maximum size of a row group before encoding, as a multiple of its encoded size. This limits the memory for reading
-/// the row group back, however well it compresses.
+/// Maximum size of a row group before encoding, as a multiple of its encoded size. This limits the memory that reading
+/// the row group takes, however well it compresses.
 const EXPANSION_MAX: usize = 4;
 
 /// Creates an empty file without a name, for the compressed form of a large body.
@@ -214,7 +215,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.file.flushed_row_groups().len() + usize::from(!self.open.is_empty() || self.batch.rows() > 0)
     }
 
-    /// Ends the row group and appends the data from which [`super::footer_of`] can complete the file. On return,
+    /// Ends the row group and appends the data that [`super::footer_of`] needs to complete the file. When this returns,
     /// everything has been passed to the output.
     pub fn commit(&mut self) -> io::Result<&mut W> {
         self.encode_batch()?;
@@ -251,7 +252,7 @@ fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W
     Ok((file, factory))
 }
 
-/// Holds the output until it is taken back. The library would return it only after one more write. Also keeps the
+/// Holds the output until it is taken back. The Parquet library returns it only after one more write. Also keeps the
 /// errors of the operating system, because the library turns some of them into text. Users can act on an error number
 /// such as `ENOSPC`.
 #[derive(Debug)]

@@ -47,9 +47,9 @@ impl CdxjLines {
         }
     }
 
-    /// Returns the lines, without line ends, of a record that [`super::WarcEncoder`] wrote for a target. Each line
+    /// Returns the lines, without line endings, of a record that [`super::WarcEncoder`] wrote for a target. Each line
     /// refers to a response, a resource or a revisit. `place` is the offset of the record in the file. The digests are
-    /// not verified, because that would cost more than everything else.
+    /// not verified, because that would take longer than all the other work.
     pub fn of(&mut self, record: &[u8], place: u64) -> Result<impl Iterator<Item = &[u8]>, Damage> {
         self.writer.clear();
         if self.add_without_requests(record, place).is_none() {
@@ -68,7 +68,7 @@ impl CdxjLines {
         if self.starts.first() != Some(&0) {
             return None;
         }
-        // Only the first member may lack a request.
+        // Only the first member may have no request.
         for number in (1 - self.starts.len() % 2..self.starts.len()).step_by(2) {
             let start = *self.starts.get(number)?;
             let end = self.starts.get(number + 1).copied().unwrap_or(record.len());
@@ -104,8 +104,8 @@ impl std::fmt::Debug for CdxjLines {
     }
 }
 
-/// Returns whether a record is a request. Its checksum was verified before, so it is enough to compare its start and
-/// its end.
+/// Returns whether a record is a request. The checksum of the record has been verified, so comparing its start and its
+/// end is enough.
 fn is_request(record: &[u8]) -> bool {
     let fields = record.strip_prefix(VERSION).and_then(|fields| fields.strip_prefix(REQUEST));
     fields.is_some_and(|fields| fields.ends_with(RECORD_END))

@@ -53,7 +53,7 @@ fn check_redirects(members: &[u8]) -> Result<(), Damage> {
     Ok(())
 }
 
-/// Those fields of a record that matter here.
+/// The fields of a record that the decoder uses.
 pub(super) struct WarcRecord<'a> {
     pub(super) kind: &'a [u8],
     name: Option<&'a [u8]>,
@@ -75,7 +75,7 @@ impl<'a> WarcRecord<'a> {
         Ok(record)
     }
 
-    /// Parses a record whose bytes were already verified with a different checksum.
+    /// Parses a record whose bytes have already been verified with another checksum.
     pub(super) fn without_digest(bytes: &'a [u8]) -> Result<Self, Damage> {
         const DAMAGE: Damage = Damage("the record's fields are malformed");
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];

@@ -33,13 +33,13 @@ const RESPONSE_TYPE: &[u8] = b"application/http; msgtype=response";
 /// Profile of `revisit` records for unchanged objects (WARC 1.1, 6.7.3).
 const NOT_MODIFIED: &[u8] = b"http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 
-/// A target whose replies are written: its sequence number, its name, and its URL if that is different.
+/// A target whose replies are written: its sequence number, its name, and its URL if the two differ.
 type RepliedTarget<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
 /// Identifier of a record, without its brackets.
 type Uuid = [u8; 36];
 
-/// Last digit of an identifier. It distinguishes records with the same hash, such as a request and its reply. Because
-/// their identifiers differ only in this digit, they compress to a few bytes.
+/// Last digit of an identifier. It distinguishes records with the same hash, such as a request and its reply.
+/// Identifiers that differ only in this digit compress to a few bytes.
 #[derive(Clone, Copy)]
 enum RecordKind {
     Info,
@@ -60,7 +60,7 @@ pub struct WarcEncoder {
     opened_at: Micros,
     key: u64,
     shards: u64,
-    /// Seed of the hash. It makes the identifiers of objects from different origins differ.
+    /// Seed of the hash. It gives objects from different origins different identifiers.
     seed: u64,
     members: MemberWriter,
     buffers: RecordBuffers,
@@ -211,7 +211,7 @@ impl WarcEncoder {
         member.finish().map(drop)
     }
 
-    /// Returns the object's own URL, unless the object is requested from the origin by its name.
+    /// Returns the object's own URL. `None` if the object is requested from the origin by its name.
     fn own_url<'o>(&self, object: &Object<'o>) -> Option<HttpUrl<'o>> {
         let named = self.names_are_urls.then_some(object.name);
         HttpUrl::parse(object.facts.url.or(named)?)
@@ -332,7 +332,7 @@ impl RecordBuffers {
 }
 
 /// Returns the texts with which nearly all request and reply records of objects start. If targets have their own URLs,
-/// the common start of their records is shorter.
+/// these texts are shorter.
 pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2] {
     let known = if names_are_urls { b"http" } else { uri_start };
     [("request", REQUEST_TYPE), ("response", RESPONSE_TYPE)].map(|(kind, content_type)| {

@@ -13,8 +13,8 @@
 //! - No secrets of a request are stored, and untrusted bytes never become part of a field's syntax.
 //! - The identifier of a record is computed from its contents, so an object always gets the same identifier.
 //!
-//! If an object has a URL besides its name, `WARC-Target-URI` contains that URL, and the request record is for it.
-//! `Fetchmill-Url` contains the URL unchanged, so that it can be restored.
+//! If an object has a URL besides its name, `WARC-Target-URI` and the request record use that URL. `Fetchmill-Url`
+//! contains the URL unchanged, so that it can be restored.
 //!
 //! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fetchmill's own
 //! fields. To derive the name from a URI, a reader would need to know the prefix and the suffix.
@@ -46,8 +46,8 @@ pub struct WarcOrigin {
     pub template: RequestTemplate,
     /// Scheme, host and port, as in `http://host:port`, without user and password.
     pub uri_start: String,
-    /// Whether the name of an object is its URL if the object has no separate one, as in a list. A name that is not a
-    /// URL is requested from the origin.
+    /// Whether an object without a separate URL uses its name as its URL, as in a list. A name that is not a URL is
+    /// requested from the origin.
     pub names_are_urls: bool,
 }
 

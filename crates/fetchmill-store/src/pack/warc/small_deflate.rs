@@ -1,5 +1,6 @@
-//! Deflate (RFC 1951) for small ASCII records. Each record is one block with a fixed code, so no statistics and no code
-//! have to be computed for a few hundred bytes. docs/internals/decisions/0035 describes how the code was made.
+//! Deflate (RFC 1951) for small ASCII records. Each record is one block with a fixed code. This avoids computing
+//! statistics and a code for only a few hundred bytes. docs/internals/decisions/0035 describes how the code was
+//! derived.
 
 use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
@@ -79,7 +80,7 @@ struct Beginning {
 /// Finds repetitions in a record.
 #[derive(Debug, Clone)]
 struct MatchFinder {
-    /// Last position of each word, by hash. An unused entry refers to the first word. This does no harm, because the
+    /// Last position of each word, by hash. An unused entry refers to the first word. This is harmless, because the
     /// words are compared.
     seen: [u16; 1 << HASH_BITS],
     /// Position of the next word to look for.
@@ -140,7 +141,7 @@ impl Beginning {
         let mut writer = BitWriter::behind(&nothing, &mut packed);
         let mut finder = nothing.finder;
         finder.put_all(text, codes, &mut writer);
-        // A word at the end of the text extends beyond it, so it is handled later.
+        // A word at the end of the text extends beyond the text, so it is handled later.
         let known = finder.position.min(text.len());
         codes.put_literals(&text[finder.written..known], &mut writer);
         finder.written = known;
@@ -152,8 +153,7 @@ impl Beginning {
 
 impl MatchFinder {
     /// Writes everything up to the last match. Every word is recorded, but matches are searched for only at every
-    /// second one. Matches that start one byte earlier are still found, so only four-byte matches in between are
-    /// missed.
+    /// second one. A longer match is still found at its second byte, so only matches of four bytes can be missed.
     #[inline]
     fn put_all(&mut self, record: &[u8], codes: &Codes, writer: &mut BitWriter<'_>) {
         let (mut position, mut written) = (self.position, self.written);
@@ -334,12 +334,12 @@ impl<'o> BitWriter<'o> {
 mod tests {
     use super::*;
 
-    /// Returns the share of all bit sequences that the codes use.
+    /// Returns the fraction of all bit sequences that the codes use.
     fn share(codes: &[Code]) -> f64 {
         codes.iter().filter(|code| code.count > 0).map(|code| 0.5_f64.powi(code.count.into())).sum()
     }
 
-    /// Inflate rejects a code if some bit sequences have no meaning in it.
+    /// Inflate rejects a code in which some bit sequences have no meaning.
     #[test]
     fn the_codes_are_complete() {
         let codes = Codes::new();

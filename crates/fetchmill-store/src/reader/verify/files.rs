@@ -1,8 +1,8 @@
 //! Verifies the `files` format: each object against its manifest row, and each file against all rows.
 //!
 //! A run writes a row when it stages an object. Some rows have no file, because the target failed (its name was taken)
-//! or is pending (its window was never renamed). If a target was fetched more than once, its last row counts. The names
-//! of manifests contain the time of their creation.
+//! or is pending (its window was never renamed). If a target was fetched more than once, its last row counts. The name
+//! of a manifest contains its creation time.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -135,7 +135,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
             };
             bytes = bytes.saturating_add(length);
             let Some((what, why)) = check_file(root, &row, &mut path, &mut buffer) else { continue };
-            // Nothing is recorded if the destination is only read.
+            // If the destination is only read, nothing is recorded.
             lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner).set(sequence);
             watch.find(Finding::object(what, row.name, sequence, why));
         }

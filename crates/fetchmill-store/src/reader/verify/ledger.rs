@@ -21,7 +21,7 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::MIB;
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
-/// Counts from the verification, to be compared with the tally.
+/// Counts from the verification, for comparison with the tally.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerCounts {
     /// Targets with a stored object.
@@ -114,7 +114,7 @@ impl<'l> Ledger<'l> {
         };
         let mut finding = Finding::object(FindingKind::Doubled, row.name, row.sequence, detail);
         finding.shard = shard;
-        // An open shard counts only as a whole, so a single object in it cannot be repaired.
+        // An open shard is kept or dropped as a whole, so a single object in it cannot be repaired.
         finding.is_repairable = shard.is_some();
         self.watch.find(finding);
     }
@@ -171,8 +171,7 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// Counts the remaining targets as fetched. This is for a format that stores nothing, so that there is nothing to
-    /// verify.
+    /// Counts the remaining targets as fetched. Used for a format that stores nothing and so has nothing to verify.
     pub(super) fn believe_rest(&mut self) {
         self.counted.fetched = self.snapshot.next_sequence - self.seen.set_count();
         self.counted.bytes = self.snapshot.tally.bytes;

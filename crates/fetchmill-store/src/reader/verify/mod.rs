@@ -1,8 +1,8 @@
 //! Verifies a destination on all processors. Checks the ledger (listed = fetched + absent + failed + skipped, each
 //! target exactly once) and all checksums. Reports objects and files that are missing, damaged, duplicated or unknown.
 //!
-//! A verification changes nothing, and no job can start while it runs. If a repair was requested, damaged objects are
-//! planned again.
+//! A verification changes nothing, and no job can start while it runs. If a repair was requested, it plans damaged
+//! objects again.
 //!
 //! The ledger takes one bit per target (125 MB for a billion targets), and a damaged shard takes two bits per object.
 //! Findings are passed on one by one, so they do not accumulate.
@@ -57,7 +57,7 @@ pub struct VerifyOptions {
     pub sample: usize,
     /// Seed of the random sample.
     pub seed: u64,
-    /// Origin to compare with. `None` means the job's own.
+    /// Origin to compare with. `None` means the origin of the job.
     pub against: Option<String>,
 }
 
@@ -161,7 +161,7 @@ fn verify(place: &JobLocation, options: &VerifyOptions, watch: &VerifyMonitor) -
     let format = Format::from_name(snapshot.part("format")).ok_or_else(|| {
         Error::Journal(format!("the journal of {} does not name a format", place.dest.display()))
     })?;
-    // Check this first, to avoid reading everything for nothing.
+    // Check this first, before spending time on reading everything.
     let asked =
         (options.sample > 0).then(|| ObjectOrigin::of(&snapshot, options.against.as_deref())).transpose()?;
     let job = VerifyRun { place, snapshot: &snapshot, format, threads: threads(options), watch };

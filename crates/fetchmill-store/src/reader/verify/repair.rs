@@ -164,8 +164,8 @@ impl Repair<'_> {
                 }
             }
         }
-        // Whatever went wrong above, a row may leave the journal only if its object was kept, planned again, or stored
-        // twice.
+        // Regardless of any errors above, a row may leave the journal only if its object was kept, planned again, or
+        // stored twice.
         if kept.as_ref().map_or(0, |kept| kept.objects) + dropped + planned != manifest.rows() {
             self.journal.roll_back()?;
             let path = reader.path().display();
@@ -207,7 +207,7 @@ impl Repair<'_> {
         copy.map(|copy| copy.seal(Vec::new())).transpose()
     }
 
-    /// Drops an open shard. It counts only as a whole, so all of its objects are fetched again.
+    /// Drops an open shard. It cannot be repaired in part, so all of its objects are fetched again.
     fn forget_open(&mut self, shard_folder: &ShardFolder, path: &FileName) -> Result<()> {
         let Some(open) = self.job.snapshot.open_shards.iter().find(|open| open.data.path == *path) else {
             return Ok(());
@@ -296,8 +296,8 @@ fn for_each_lost_file(
     mut each: impl FnMut(&ManifestRow<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut seen = Bits::new(job.snapshot.next_sequence)?;
-    // Once started, finish this even if a stop is requested, because files that the journal does not know are the worst
-    // result.
+    // Once started, finish this even if a stop is requested, because files that are missing from the journal are the
+    // worst result.
     for manifest in latest_first(&job.snapshot.manifests) {
         let path = job.place.manifests_path().join(&manifest.path);
         frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {

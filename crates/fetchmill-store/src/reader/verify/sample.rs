@@ -1,12 +1,12 @@
-//! A random sample of stored objects, to be compared with their origin. Every object has the same chance. For the same
-//! destination, the same seed draws the same sample (reservoir sampling, Vitter 1985).
+//! A random sample of stored objects, to be compared with their origin. Every object is equally likely to be drawn. For
+//! the same destination, the same seed draws the same sample (reservoir sampling, Vitter 1985).
 
 use crate::manifest::ManifestRow;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::retry::Jitter;
 use fetchmill_model::target::Sequence;
 
-/// Maximum size of a sample. It is limited because the names are in memory.
+/// Maximum size of a sample. It is limited because the names are held in memory.
 pub(super) const SAMPLE_MAX: usize = 100_000;
 
 /// A sampled object.
