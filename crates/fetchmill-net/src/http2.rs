@@ -46,7 +46,7 @@ pub(super) struct Http2Request<'a> {
     pub(super) fields: &'a HeaderMap,
     /// Body of the request.
     pub(super) body: &'a [u8],
-    /// Whether the reply may be a part of the object (206).
+    /// Whether the reply may be part of the object (206).
     pub(super) has_range: bool,
 }
 
@@ -260,7 +260,7 @@ impl Http2Connection {
             if piece.is_empty() {
                 continue;
             }
-            // This fails if the stream has ended, but in that case the capacity is no longer needed.
+            // This fails if the stream has ended, in which case the capacity is no longer needed.
             let _ = incoming.flow_control().release_capacity(piece.len());
             match reader.read(&piece, body) {
                 Ok(ReplyProgress::Done { consumed }) if consumed < piece.len() => {
@@ -315,8 +315,8 @@ fn kind_of(error: &h2::Error) -> FailureKind {
     error.get_io().map_or(FailureKind::Reset, errno::of_open)
 }
 
-/// Waits for a step until a deadline of the watch passes. If the step is complete, it counts even if a deadline has
-/// passed in the meantime.
+/// Waits for a step until a deadline of the watch passes. A complete step counts even if a deadline has passed in the
+/// meantime.
 async fn within<T>(
     watch: &Deadlines,
     step: impl Future<Output = T>,

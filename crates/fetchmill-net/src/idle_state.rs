@@ -10,8 +10,8 @@ pub enum IdleState {
     Quiet,
     /// Unsolicited bytes arrived.
     Unsolicited,
-    /// Unsolicited bytes arrived that look like a reply. Reading them as a reply would assign them to another target's
-    /// request.
+    /// Unsolicited bytes arrived that look like a reply. Reading them as a reply would assign them to the wrong
+    /// target's request.
     SecondReply,
     /// The server has closed the connection.
     Closed,

@@ -10,11 +10,11 @@ use super::connection_kind::ConnectionKind;
 use super::origin_connections::OriginConnections;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// How long to listen. If no reply arrives in this time, the request counts as hung and says nothing about slow
+/// Maximum time to listen. If no reply arrives in this time, the request counts as hung and says nothing about slow
 /// replies.
 const LISTENED: Duration = Duration::from_secs(30);
-/// Maximum number of connections to an origin on which a thread listens. Each one takes a descriptor, and the memory of
-/// a connection without a body.
+/// Maximum number of connections to an origin on which a thread listens. Each one takes a descriptor, and as much
+/// memory as a connection that receives no body.
 const MOST: usize = 32;
 
 /// Connection of an abandoned request. Only the arrival time of its reply matters.
@@ -22,7 +22,7 @@ const MOST: usize = 32;
 pub(super) struct LateReply {
     link: ConnectionKind,
     origin: Rc<OriginConnections>,
-    /// How long the request had waited when it was abandoned.
+    /// Time that the request had waited when it was abandoned.
     waited: MonotonicMicros,
 }
 

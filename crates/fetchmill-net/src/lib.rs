@@ -1,5 +1,4 @@
-//! The transport: connections that send requests and receive replies. Policy is left to the callers, who decide how to
-//! handle failures.
+//! The transport: connections that send requests and receive replies. Callers decide how to handle failures.
 //!
 //! Each object costs one write, one read and one peek. Reads go into the worker's buffer, so idle connections need no
 //! buffer of their own.
@@ -63,13 +62,13 @@ use fetchmill_model::limits::{HEAD_BYTES_MAX, HEAD_KEPT_BYTES};
 use fetchmill_model::outcome::FailureKind;
 use phases::ExchangeTimes;
 
-/// A complete reply, or as much of one as was wanted.
+/// A complete reply, or as much of a reply as the sink wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedReply {
-    /// Head of the reply. If the reply was cut, the head does not allow reuse of the connection.
+    /// Head of the reply. If the reply was cut short, the head does not allow the connection to be reused.
     pub head: Head,
-    /// Whether the sink had enough before the end of the reply ([`BodySink::wants_more`]). If so, nothing more is read
-    /// from the connection or stream.
+    /// Whether the sink wanted no more data before the end of the reply ([`BodySink::wants_more`]). If so, nothing more
+    /// is read from the connection or stream.
     pub is_cut: bool,
     /// Bytes that arrived with the reply but do not belong to it. Nothing that follows them can be trusted.
     pub surplus: IdleState,
@@ -146,7 +145,7 @@ impl Http1Connection {
         self.write(request)
     }
 
-    /// Sends a request with a `Range` field, whose reply may be a part of the object.
+    /// Sends a request with a `Range` field, whose reply may be part of the object.
     pub fn send_range(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_partial();
         self.write(request)
@@ -215,8 +214,8 @@ impl Http1Connection {
         let mut scratch = scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
-            // Check the deadline last. Data that has arrived must count even if this thread was stopped until after the
-            // deadline.
+            // Check the deadline last. Data that has arrived must count even if this thread was suspended until after
+            // the deadline.
             return match watch.poll_expired(context) {
                 Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, kind.meaning()))),
                 None => Poll::Pending,
@@ -310,7 +309,7 @@ impl Http1Connection {
     }
 
     /// Keeps the bytes of an incomplete head. For a long head, immediately allocates the maximum size, because growing
-    /// the buffer by doubling would take twice that memory.
+    /// the buffer by doubling would take twice as much memory.
     fn keep_pending(&mut self, bytes: &[u8]) {
         let length = self.pending.len() + bytes.len();
         if length > HEAD_KEPT_BYTES && length > self.pending.capacity() {

@@ -1,4 +1,4 @@
-//! Opens paths strictly beneath a folder. Links are not followed, so nothing outside the folder can be reached.
+//! Opens paths strictly beneath a folder. Links are not followed, so paths cannot lead outside the folder.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,14 +11,14 @@ const BENEATH: ResolveFlags =
 /// Opens a path beneath a folder.
 pub(crate) fn open_beneath(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     match rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH) {
-        // `openat2` does not exist before Linux 5.6 or in emulators. In old container runtimes, a filter makes it fail
-        // with `EPERM`.
+        // `openat2` does not exist before Linux 5.6 or in emulators. In old container runtimes, a seccomp filter makes
+        // it fail with `EPERM`.
         Err(Errno::NOSYS | Errno::PERM) => walk(folder, path, flags),
         opened => opened,
     }
 }
 
-/// Opens a path without `openat2`. Opens the segments one after another, each one beneath the previous one.
+/// Opens a path without `openat2`. Opens one segment after another, each beneath the previous one.
 fn walk(folder: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.first().is_none_or(|byte| *byte == b'/') {
         return Err(if path.is_empty() { Errno::NOENT } else { Errno::XDEV });

@@ -45,7 +45,7 @@ pub(super) struct LookUp {
     families: Families,
     start: LookUpOrigin,
     pub(super) started: Millis,
-    /// Exact time when the lookup started.
+    /// Precise time when the lookup started.
     pub(super) began: Instant,
     pub(super) is_slow: bool,
     pub(super) waiters: Vec<LookUpWaiter>,
@@ -148,8 +148,7 @@ impl LookUp {
         QueryOwner { slot: self.slot, serial: self.serial, question: which as u8 }
     }
 
-    /// Parses a datagram from `place` as the answer to the query with this id. Returns the answer, and the query that
-    /// it belongs to.
+    /// Parses a datagram from `place` as the answer to the query with this id. Returns the answer and its query.
     pub(super) fn read(
         &self,
         which: usize,
@@ -227,7 +226,7 @@ impl LookUp {
     }
 
     /// Handles a refused socket by immediately querying another server. If every server has been queried, each one is
-    /// tried again when due, because a server that is restarting will soon be back.
+    /// tried again when due, because a server that is restarting will soon be available again.
     pub(super) fn refused(&mut self, which: usize, place: SocketId, upstreams: &mut Upstreams, now: Millis) {
         let Some(question) = self.questions.get_mut(which) else { return };
         for sent in question.sent.iter_mut().filter(|sent| sent.place == place) {

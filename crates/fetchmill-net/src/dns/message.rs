@@ -51,7 +51,7 @@ impl QueryForm {
     pub(super) const FULL: QueryForm = QueryForm { has_mixed_case: true, has_edns: true };
 }
 
-/// Properties of a query, besides the name, that the answer must repeat.
+/// Properties of a query that the answer must repeat in addition to the name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DnsQuery {
     pub(super) id: u16,
@@ -64,13 +64,13 @@ pub(super) struct DnsQuery {
 /// A server's answer about a name. Also used as the final answer of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameAnswer {
-    /// Addresses of the name, limited to as many as are ever tried.
+    /// Addresses of the name, up to the maximum number that is ever tried.
     Addresses { addresses: Vec<IpAddr>, ttl: Duration },
     /// The name does not exist.
     NoName { ttl: Duration },
     /// The name exists but has no address of this family.
     Empty { ttl: Duration },
-    /// This server has no answer, but others may have one.
+    /// This server has no answer, but other servers may have one.
     Failed(FailureKind),
 }
 
@@ -128,7 +128,7 @@ impl DnsQuery {
         let cased = &mut buffer[..name.len()];
         cased.copy_from_slice(name.as_slice());
         for (position, byte) in cased.iter_mut().enumerate() {
-            // Length bytes of labels are smaller than any letter, so this never changes one.
+            // The length bytes of labels are smaller than any letter, so this never changes them.
             if byte.is_ascii_lowercase() && self.capitals[position / 8] & (1 << (position % 8)) != 0 {
                 *byte ^= CASE_BIT;
             }
@@ -146,7 +146,7 @@ impl DnsQuery {
         let has_no_edns = self.form.has_edns && matches!(header.rcode(), Rcode::FORMERR | Rcode::NOTIMP);
         let without_edns = DnsReply::Simpler(QueryForm { has_edns: false, ..self.form });
         match message.header_counts().qdcount() {
-            // A server that did not understand the query need not repeat its question.
+            // A server that did not understand the query does not have to repeat its question.
             0 if has_no_edns => return without_edns,
             1 => {}
             _ => return DnsReply::Foreign,
@@ -206,8 +206,8 @@ impl DnsQuery {
             return Ok(NameAnswer::Addresses { addresses: chain.addresses, ttl });
         }
         let header = message.header();
-        // Reject EDNS errors, which have codes of their own. Also reject a server that does not recurse for us unless
-        // it is authoritative for the name.
+        // Reject EDNS errors, which have codes of their own. Also reject the answer of a server that is not
+        // authoritative for the name and offers no recursion.
         if message.opt_rcode().to_int() != 0 || !(header.ra() || header.aa()) {
             return Ok(NameAnswer::Failed(FailureKind::Dns));
         }
@@ -268,8 +268,8 @@ impl<'m> CnameChain<'m> {
     }
 }
 
-/// Returns how long a negative answer may be cached (RFC 2308, section 5). If the message does not say, the time is
-/// short.
+/// Returns how long a negative answer may be cached (RFC 2308, section 5). If the message does not specify a time, the
+/// result is short.
 fn absent_ttl(message: &Message<[u8]>) -> Duration {
     let soa = message
         .authority()

@@ -1,7 +1,7 @@
 //! A stub resolver for a very large number of hosts. It sends queries to recursive name servers.
 //!
 //! Each thread has its own resolver. All queries of a thread share a few sockets, so a lookup costs two or three system
-//! calls. It needs no task or timer of its own. The worker's tick checks the deadlines.
+//! calls. A lookup needs no task or timer of its own, because the worker's tick checks the deadlines.
 //!
 //! An answer is accepted if it comes from the server's address to our random port. It must also repeat the random id
 //! and the question, including its random case.
@@ -59,8 +59,8 @@ struct DnsInner {
     /// Whether a fast slot has since become free for that caller.
     has_place: Cell<bool>,
     news: Notify,
-    /// Number of tasks waiting for a fast slot. They take precedence over tokens. Otherwise they would never get a
-    /// slot, because there are always more tokens.
+    /// Number of tasks waiting for a fast slot. They take precedence over tokens, because new tokens keep coming and
+    /// would take every slot.
     waiting: Cell<usize>,
     places: Notify,
 }
@@ -133,7 +133,7 @@ impl Dns {
             let (told, answer) = oneshot::channel();
             let asked = self.inner.ask(name, LookUpWaiter::Task(told), LookUpKind::Usual, false);
             if matches!(asked, LookUpStart::Known(_) | LookUpStart::Joined) {
-                // This task no longer needs the free slot that it was woken for, so pass the slot on.
+                // This task no longer needs the free slot for which it was woken, so pass the slot on.
                 self.inner.places.notify_one();
             }
             match asked {
@@ -141,7 +141,7 @@ impl Dns {
                 LookUpStart::Full => self.inner.place().await,
                 LookUpStart::Started | LookUpStart::Joined => match answer.await {
                     Ok(LookUpEnd::Answer(answer)) => return answer,
-                    // Let other lookups go first.
+                    // Let other lookups run first.
                     Ok(LookUpEnd::Deferred) | Err(_) => self.inner.place().await,
                 },
             }

@@ -31,13 +31,13 @@ impl SlotLimits {
     }
 }
 
-/// How long a lookup may keep its fast slot while others want it, as a multiple of the fastest answer time. The fastest
-/// time is used because the others include delays on this machine.
+/// Time for which a lookup may keep its fast slot while other lookups wait for one, as a multiple of the fastest answer
+/// time. The fastest time is used because slower ones include delays on this machine.
 const PATIENCE: u32 = 4;
 /// Interval after which the fastest answer time is measured again.
 const FASTEST_OF: Duration = Duration::from_secs(1);
-/// Minimum time in a fast slot. A cache on this machine can answer even faster, but lookups must not lose their slot
-/// because of that.
+/// Minimum time in a fast slot. A cache on this machine can answer even faster, but this must not cost lookups their
+/// slots.
 const PATIENCE_MIN: Duration = Duration::from_millis(10);
 
 /// The slots in use.
@@ -46,7 +46,7 @@ pub(super) struct LookUpSlots {
     slots: SlotLimits,
     fast: usize,
     slow: usize,
-    /// Lookups in fast slots, oldest first, with their serial numbers. Some may have left their slot by now.
+    /// Lookups in fast slots, oldest first, with their serial numbers. Some of them may have left their slot already.
     order: VecDeque<(usize, u64, Instant)>,
     /// Fastest answer times in the previous and the current interval.
     fastest: (Duration, Duration),
@@ -81,7 +81,7 @@ impl LookUpSlots {
         self.fastest.1 = self.fastest.1.min(took);
     }
 
-    /// Takes the oldest lookup if it has waited longer than usual, so that another one can have its slot. The caller
+    /// Takes the oldest lookup if it has waited longer than usual, so that another lookup can use its slot. The caller
     /// must check that the lookup still holds its slot.
     pub(super) fn take_oldest(&mut self, now: Instant) -> Option<(usize, u64)> {
         let fastest = self.fastest.0.min(self.fastest.1);

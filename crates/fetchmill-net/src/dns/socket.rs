@@ -118,7 +118,7 @@ impl DnsSocket {
 fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     let kind = Type::DGRAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
-    // The system may set a smaller buffer. Answers that do not fit are requested again over TCP.
+    // The system may set a smaller buffer. If an answer does not fit into it, the query is sent again.
     let _ = socket.set_recv_buffer_size(limits::DNS_RECEIVE_BYTES);
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -177,7 +177,7 @@ impl DnsState {
         }
     }
 
-    /// Passes refusals on to the waiting lookups. The loop ends because each refusal uses up one of a lookup's tries.
+    /// Passes refusals on to the waiting lookups. The loop ends because each refusal uses up one of the lookup's tries.
     fn pass_on_refusals(&mut self, now: Millis) {
         while let Some(place) = self.upstreams.pop_refused() {
             self.refused(place, now);
@@ -199,7 +199,7 @@ impl DnsState {
         self.pass_on_refusals(now);
     }
 
-    /// Frees fast slots. Lookups that have waited longer than usual become slow, oldest first.
+    /// Frees fast slots. Lookups that have waited longer than usual become slow, starting with the oldest.
     fn push_out(&mut self, moment: Instant, now: Millis) {
         self.take_waiting(now);
         while !self.places.has_fast()
@@ -286,7 +286,7 @@ impl DnsState {
         }
     }
 
-    /// Returns whether there are answers to take.
+    /// Returns whether any answers are ready to be taken.
     pub(super) fn has_answered(&self) -> bool {
         !self.answered.is_empty()
     }

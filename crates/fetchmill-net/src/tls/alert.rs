@@ -46,8 +46,8 @@ pub(super) fn take_request() -> bool {
     REQUESTED.replace(false)
 }
 
-/// Describes why a handshake failed. `requested` is `Some` if the server requested a certificate. Its value says
-/// whether a certificate was presented.
+/// Describes why a handshake failed. `requested` is `Some` if the server requested a certificate, and its value says
+/// whether one was presented.
 pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> String {
     use AlertDescription as Alert;
     let rustls::Error::AlertReceived(alert) = error else { return error.to_string() };
@@ -99,7 +99,7 @@ pub(crate) fn of_open(error: &std::io::Error) -> Option<(FailureKind, &'static s
     match inner.downcast_ref::<rustls::Error>() {
         Some(rustls::Error::AlertReceived(alert)) => Some(of_alert(*alert)),
         Some(_) => None,
-        // HTTP/2 keeps only the text of the error.
+        // `h2` keeps only the text of the error.
         None => {
             let text = inner.to_string();
             let refusals = REFUSALS.iter().chain([&AlertDescription::CertificateRequired]);

@@ -34,7 +34,7 @@ use verifier::{SelfSigned, Verifier, server_name};
 /// Protocol that a server selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alpn {
-    /// HTTP/1.1. Also used if the server selected none.
+    /// HTTP/1.1. Also used if the server selected no protocol.
     Http1,
     /// HTTP/2.
     Http2,
@@ -142,7 +142,7 @@ impl TlsSetup {
         }
     }
 
-    /// Returns the trusted authorities. Loads them on the first call.
+    /// Returns the trusted authorities. The first call loads them.
     pub fn roots(&self) -> Result<&TlsRoots> {
         if self.roots.get().is_none() {
             // Two threads may load them at the same time, with the same result.
@@ -156,7 +156,7 @@ impl TlsSetup {
         self.options.client.as_ref().is_some_and(|client| client.origin == *origin)
     }
 
-    /// Returns the client certificate, if there is one. Loads it on the first call.
+    /// Returns the client certificate, if there is one. The first call loads it.
     pub fn client(&self) -> Result<Option<&ClientIdentity>> {
         let Some(files) = &self.options.client else { return Ok(None) };
         if self.client.get().is_none() {
@@ -166,8 +166,8 @@ impl TlsSetup {
     }
 }
 
-/// Describes a failed handshake. `requested` is `Some` if the server requested a certificate. Its value says whether a
-/// certificate was presented.
+/// Describes a failed handshake. `requested` is `Some` if the server requested a certificate, and its value says
+/// whether one was presented.
 fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
         Some(error) => alert::handshake_text(error, requested),
@@ -175,7 +175,8 @@ fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     }
 }
 
-/// Converts the error of a failed handshake. A broken connection says nothing about TLS, so the attempt may be retried.
+/// Converts the error of a failed handshake. A broken connection does not indicate a TLS problem, so the attempt may be
+/// retried.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else {
         return match error.kind() {

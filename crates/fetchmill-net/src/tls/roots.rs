@@ -38,8 +38,8 @@ pub struct TlsRoots {
 }
 
 impl TlsRoots {
-    /// Loads the authorities from `--ca-file` if it is given. Otherwise uses the system's, or the built-in ones if
-    /// there are none.
+    /// Loads the authorities from `--ca-file` if it is given. Without the option, uses the system's authorities, or the
+    /// built-in ones if the system has none.
     pub fn load(options: &TlsOptions) -> Result<Self> {
         let (store, given) = if let Some(path) = &options.ca_file {
             of_file(path, "--ca-file")?

@@ -46,9 +46,9 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// Verifies a self-signed certificate that may also sign others, such as `openssl req -x509` makes. The public
-    /// rules reject it as a server certificate even if the user gave it. In that case, only its name and dates are
-    /// checked here.
+    /// Verifies a self-signed certificate that may also sign others, such as those that `openssl req -x509` creates.
+    /// The public rules reject it as a server certificate even if the user gave it. In that case, only its name and
+    /// dates are checked here.
     fn verify_given(
         &self,
         error: rustls::Error,
@@ -168,7 +168,7 @@ fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
 /// Distinguishes a self-signed certificate from one whose issuer is unknown.
 fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::Error {
     let rustls::Error::InvalidCertificate(reason) = &error else { return error };
-    // An issuer whose name matches does not count if it did not make the signature.
+    // A matching issuer name is not enough: the issuer must also have made the signature.
     let has_no_issuer = matches!(reason, CertificateError::UnknownIssuer | CertificateError::BadSignature);
     if (has_no_issuer || is_authority(reason)) && is_its_own_issuer(end_entity) {
         CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()

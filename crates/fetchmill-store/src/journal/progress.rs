@@ -22,8 +22,8 @@ pub struct SavedProgress {
     pub pulled: u64,
     /// Digest of these items, in their order.
     pub digest: u64,
-    /// Items whose replies the program is not done with, counted from 0. There are at most as many as may be
-    /// outstanding.
+    /// Items whose replies the program has not finished processing, counted from 0. Their number is limited to the
+    /// maximum number of outstanding items.
     pub missing: Runs,
 }
 

@@ -2,9 +2,9 @@
 //! detected frame by frame.
 //!
 //! A frame starts with a header: magic, rows, stored bytes, raw bytes, and the CRC-32C of the whole frame. Next come
-//! the checksums of the bodies. They are random, so compressing them would only cost time and distort the statistics.
-//! The other columns form one zstd block: sequence numbers (as deltas), lengths, positions (as deltas), name lengths,
-//! names.
+//! the checksums of the bodies. These are effectively random, so compressing them would only cost time and distort the
+//! statistics. The other columns form one zstd block: sequence numbers (as deltas), lengths, positions (as deltas),
+//! name lengths, names.
 //!
 //! If any row has an `ETag` or a time, the frame has a different magic. In this case, two numeric columns (times plus
 //! one, and ETag lengths) come before the names, and the ETags come after the names. Frames with a third magic may also
@@ -14,7 +14,7 @@ use super::{ManifestDamage, ManifestResult, ManifestRow};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::PAGE_BYTES_MAX;
 
-/// Maximum size of a frame's columns before compression. It is small because a lookup reads a whole frame.
+/// Maximum size of a frame's columns before compression. It is small because each lookup reads a whole frame.
 const FRAME_BYTES: usize = 128 * 1024;
 /// Minimum size of a row: four numbers and a checksum.
 const ROW_BYTES_MIN: usize = 4 + 4;
@@ -39,7 +39,7 @@ const MAGIC_WITH_VALIDATORS: [u8; 4] = *b"fmF2";
 const MAGIC_WITH_ENCODINGS: [u8; 4] = *b"fmF3";
 /// Size of a frame's header in bytes.
 pub(super) const HEADER_BYTES: usize = 20;
-/// Size of the header without its checksum, which is at the end.
+/// Size of the header without its checksum, which comes last.
 const HEADER_CHECKED: usize = HEADER_BYTES - 4;
 
 /// Rows of the next frame.
@@ -54,7 +54,7 @@ pub(super) struct FrameColumns {
     places: Vec<u8>,
     name_lengths: Vec<u8>,
     names: Vec<u8>,
-    /// Whether any row has an `ETag` or a time. If none has, these columns are omitted.
+    /// Whether any row has an `ETag` or a time. If not, these columns are omitted.
     has_validators: bool,
     /// Whether any row has an encoding. If so, the columns for ETags and times are written as well.
     has_encodings: bool,
@@ -251,7 +251,7 @@ impl Frame {
         self.cells.len()
     }
 
-    /// Returns whether the frame has no rows. A frame read from a file always has some.
+    /// Returns whether the frame has no rows. A frame that was read from a file always has at least one.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
@@ -288,8 +288,8 @@ impl Frame {
         (0..self.len()).map(|position| self.row(position))
     }
 
-    /// Replaces the rows with those of the stored frame that starts with `header`. If the stored frame is damaged, this
-    /// frame is empty afterwards.
+    /// Replaces the rows with those of the stored frame that starts with `header`. If the stored frame is damaged,
+    /// leaves this frame empty.
     pub(super) fn read(
         &mut self,
         first_row: u64,
@@ -355,7 +355,7 @@ impl Frame {
         }
         for cells in &mut self.cells {
             name_end = name_end.saturating_add(take_number(&mut rest)?);
-            // An offset that does not fit lies beyond all names. This is checked below.
+            // An offset that does not fit is beyond all names, which is checked below.
             cells.name_end = u32::try_from(name_end).unwrap_or(u32::MAX);
         }
         let etags_end = if has_validators { read_validators(&mut self.cells, &mut rest)? } else { 0 };
@@ -497,7 +497,7 @@ mod tests {
             ),
         ] {
             let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
-            // When the second frame is read, no values of the first may remain.
+            // When the second frame is read, no values of the first frame may remain.
             for _ in 0..2 {
                 for row in &rows {
                     columns.add(row).unwrap();

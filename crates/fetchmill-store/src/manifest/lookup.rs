@@ -43,8 +43,8 @@ impl FoundRow {
     }
 }
 
-/// A sealed manifest. Only its directory is in memory, at about 20 bytes per thousand rows. All other parts are read on
-/// demand.
+/// A sealed manifest. Only its directory is in memory, which takes about 20 bytes per thousand rows. All other parts
+/// are read on demand.
 #[derive(Debug)]
 pub struct Manifest {
     file: File,
@@ -132,7 +132,7 @@ impl Manifest {
         self.find_in_frames(name, hash, &mut |index| self.frame(index).map(Arc::new))
     }
 
-    /// Like [`Manifest::find`], but takes the hash of the name, and frames that the caller may have cached.
+    /// Like [`Manifest::find`], but takes the hash of the name and uses frames that the caller may have cached.
     pub fn find_in_frames(
         &self,
         name: &[u8],
@@ -190,7 +190,7 @@ impl Manifest {
     }
 }
 
-/// Appends those of `rows` that have this name to `found`. All of `rows` must be in this frame.
+/// Appends the rows in `rows` that have this name to `found`. All `rows` must be in this frame.
 fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) {
     for number in rows {
         let row = frame.row((number - frame.first_row()) as usize);
@@ -200,7 +200,7 @@ fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) 
     }
 }
 
-/// Iterates over the entries of the table in order, keeping one page in memory. The iteration ends after an error.
+/// Iterates over the entries of the table in order, keeping one page in memory. The iteration stops after an error.
 #[derive(Debug)]
 pub struct HashChunks<'a> {
     manifest: &'a Manifest,

@@ -38,7 +38,7 @@ impl ManifestWriter {
     }
 
     /// Prepares a manifest that will never be sealed. The writer keeps nothing in memory and accepts any number of
-    /// rows. The file system sync that the objects need anyway makes the rows durable.
+    /// rows. The rows become durable through the file system sync that the objects need anyway.
     pub fn new_unsealed(folder: &Path, name: FileName) -> Self {
         Self::with_index(folder, name, false, None)
     }

@@ -1,8 +1,8 @@
 //! Names of tar members, for objects and their sidecars.
 //!
 //! # Rules
-//! - Member names are unique within a shard. If the shard already contains the name of an object, or its key with
-//!   sidecars, its member is named `%again/SEQUENCE/NAME`. No escaped name has this form.
+//! - Member names are unique within a shard. If the shard already contains an object's name, or its key if it has
+//!   sidecars, the member is named `%again/SEQUENCE/NAME`. No escaped name has this form.
 //! - Readers group members by key, which is the part of a file name before the first dot. For this reason, if an object
 //!   has sidecars, every dot in its name is escaped as `%2E`, except the dot of the extension. This keeps the keys of
 //!   objects with ids such as `2101.00001` apart.
@@ -17,7 +17,7 @@ use fetchmill_model::target::Sequence;
 
 /// Folder for objects whose name is already in the shard.
 const AGAIN: &[u8] = b"%again/";
-/// Maximum length of an extension. A longer suffix counts as part of the name.
+/// Maximum length of an extension. A longer suffix is treated as part of the name.
 const EXTENSION_BYTES_MAX: usize = 16;
 
 /// Rule for deriving the key of sidecars from the name of their object.

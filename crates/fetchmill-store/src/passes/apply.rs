@@ -14,7 +14,7 @@ use crate::journal::sqlite_error_of;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::FailureKind;
 
-/// Number of objects that are applied between two clock checks. Their rows are in memory.
+/// Number of objects that are applied between two clock checks. Their rows are held in memory.
 const SLICE: i64 = 500;
 /// Outcomes of the planned objects, for [`super::conclude`].
 const TABLE: &str = "
@@ -154,7 +154,7 @@ impl Application {
 }
 
 /// Returns the outcome of an object that the job did not store. An object that was skipped after a conditional request
-/// is unchanged.
+/// counts as unchanged.
 fn not_stored(object: &PlannedObject, outcome: &str) -> Applied {
     match outcome {
         "skipped" => Applied::of("unchanged"),

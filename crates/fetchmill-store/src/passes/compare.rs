@@ -1,4 +1,4 @@
-//! Decides whether a listed object may differ from the one in the destination. No other module decides this.
+//! Decides whether a listed object may differ from the one in the destination. Only this module makes the decision.
 
 use rusqlite::{Row, Rows};
 
@@ -57,8 +57,8 @@ impl BaseObject {
         times.into_iter().flatten().all(|time| time.saturating_add(TIME_SLACK) < self.checked_at)
     }
 
-    /// Returns the `ETag` in the form that listings use. `None` if it is weak, because a weak one does not identify the
-    /// bytes.
+    /// Returns the `ETag` in the form that listings use. `None` if it is weak, because a weak `ETag` does not identify
+    /// the bytes.
     fn known_etag(&self) -> Option<&str> {
         if self.listed_etag.is_some() {
             return self.listed_etag.as_deref();

@@ -28,9 +28,9 @@ pub struct SyncLedger {
     pub skipped: u64,
     /// Files that were removed.
     pub removed: u64,
-    /// Files that are gone from the source but are kept, because they were changed locally.
+    /// Files that are gone from the source but are kept because they were changed locally.
     pub not_removed: u64,
-    /// Files that are gone from the source but are kept, because deletion was not requested.
+    /// Files that are gone from the source but are kept because deletion was not requested.
     pub kept: u64,
     /// Total size of the fetched objects in bytes.
     pub bytes: u64,

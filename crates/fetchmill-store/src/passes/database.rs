@@ -8,8 +8,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use crate::journal::sqlite_error_of;
 use fetchmill_model::error::{Error, Result};
 
-/// Cache size of a database in KiB. It limits the memory of a pass, however many objects there are. Sorting needs the
-/// same amount again.
+/// Cache size of a database in KiB. It limits the memory of a pass, regardless of the number of objects. Sorting takes
+/// the same amount again.
 const CACHE_KIB: i64 = 64 * 1024;
 /// Key that records that non-UTF-8 names are stored as bytes.
 const BYTE_NAMES: &str = "byte_names";
@@ -18,8 +18,9 @@ const DECODED_NAMES: &str = "decoded_names";
 /// Version of the format. It is incremented whenever an older fetchmill cannot read the base.
 const VERSION: i64 = 2;
 
-/// `length` and `mtime_ns` describe the file. If the file has other values, something else has changed it. `shard` is
-/// the number of the shard that contains the object. It is NULL for objects stored as files, and in version 1.
+/// `length` and `mtime_ns` describe the file. If the file has different values, something other than a pass has changed
+/// it. `shard` is the number of the shard that contains the object. It is NULL for objects stored as files, and in
+/// version 1.
 const BASE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
@@ -55,12 +56,12 @@ pub(super) fn open_base(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// Opens the base for reading. If there is none, or if a kill came before its tables were created, opens an empty one.
+/// Opens the base for reading. If the base is missing, or has no tables because of a kill, opens an empty one.
 pub(super) fn look_at_base(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
     if path.exists() {
-        // Open for writing if possible. After a kill, an unfinished transaction must be rolled back, and SQLite lets
-        // only writers do that.
+        // Open for writing if possible. After a kill, an unfinished transaction must be rolled back, and only writers
+        // can do that in SQLite.
         let open = || {
             let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             db.busy_timeout(std::time::Duration::from_secs(10))?;
@@ -90,7 +91,7 @@ fn must_be_known(db: &Connection, path: &Path) -> Result<i64> {
     )))
 }
 
-/// Creates a file that is written from scratch. The file counts only once [`finish`] has given it its name.
+/// Creates a file that is written from scratch. The file is valid only after [`finish`] has renamed it.
 pub(super) fn create(path: &Path, tables: &str) -> Result<Connection> {
     crate::durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))?;
     let make = || {
@@ -125,7 +126,7 @@ pub(super) fn read(path: &Path) -> Result<Connection> {
 
 /// Attaches another file to a connection.
 pub(super) fn attach(db: &Connection, path: &Path, name: &str) -> Result<()> {
-    // The path may not be UTF-8. SQLite takes the bytes unchanged.
+    // The path may not be UTF-8. SQLite accepts the bytes unchanged.
     let attached = db.execute(&format!("ATTACH ? AS {name}"), [path.as_os_str().as_bytes()]);
     attached.map(drop).map_err(|error| sqlite_error_of(path, &error))
 }

@@ -78,7 +78,7 @@ pub(super) fn for_each_manifest(
 }
 
 /// Returns the outcome and the kind. A skipped object counts as unchanged only if the server said so. An archived
-/// object is also skipped, but does not count as unchanged.
+/// object is also skipped, but counts as failed.
 fn outcome_of(row: &FailureRow) -> (&str, Option<&str>) {
     const NOT_MODIFIED: u16 = 304;
     match row.status {

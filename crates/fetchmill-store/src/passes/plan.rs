@@ -31,7 +31,7 @@ pub enum PlannedAction {
     Ask = 2,
     /// Remove the object, because it is gone from the source.
     Remove = 3,
-    /// Leave the object's file alone, because something else changed it.
+    /// Leave the object's file alone, because something other than a sync changed it.
     LeaveLocal = 4,
     /// Do nothing, because the object has no URL.
     NoUrl = 5,
@@ -68,7 +68,7 @@ pub struct PlanOptions {
     pub delete: bool,
     /// Whether to check each file.
     pub check_local: bool,
-    /// Whether to replace files that something else changed.
+    /// Whether to replace files that something other than a sync changed.
     pub overwrite_local: bool,
     /// Prefixes of names that must not be removed, because their folder could not be listed. Encoded with
     /// [`name::to_text`].
@@ -217,7 +217,7 @@ impl<'o> PlanWriter<'o> {
         database::finish(self.db, &self.made, place.path)
     }
 
-    /// Merges the sorted listing with the base. Returns `None` if the listing turns out not to be sorted. In this case,
+    /// Merges the sorted listing with the base. Returns `None` if the listing turns out to be unsorted. In this case,
     /// the rows written so far are unusable.
     fn merge(&mut self, base: &Connection, next: &mut NextListed<'_>) -> Result<Option<PlanCounts>> {
         let made = self.made.clone();
@@ -322,7 +322,7 @@ impl<'o> PlanWriter<'o> {
             return Ok(false);
         }
         Ok(match self.state(name)? {
-            // A folder may be empty by then, because removals come first.
+            // The folder may be empty by the time that the plan is applied, because removals come first.
             None | Some(PathState::Folder) => false,
             Some(PathState::Other) => true,
             Some(PathState::File { size, mtime_ns }) => {

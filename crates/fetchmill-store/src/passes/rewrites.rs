@@ -2,7 +2,7 @@
 //! gone, and merges small shards.
 //!
 //! The new shards are written to the folder of open shards. A separate file describes them and the shards that they
-//! replace. This file is either complete or absent. If it is absent, all rewrites are repeated.
+//! replace. The separate file is either complete or absent. If it is absent, all rewrites are repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -24,7 +24,7 @@ use fetchmill_model::name::for_display;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Objects that their shards no longer need.
+/// Objects that will be removed from their shards.
 const DROPPED: &str = "
 CREATE TEMP TABLE dropped (name BLOB PRIMARY KEY, shard INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO temp.dropped SELECT p.name, b.shard FROM plan.planned p JOIN main.objects b ON b.name = p.name

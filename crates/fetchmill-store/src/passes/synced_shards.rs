@@ -37,7 +37,7 @@ pub struct NextNumbers {
 /// See the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct SyncedShards {
-    /// Holds the journal's lock. It tells concurrent readers that shards may vanish.
+    /// Holds the journal's lock. The lock tells concurrent readers that shards may vanish.
     place: JobLocation,
     format: Format,
     shard_bytes: u64,
@@ -176,7 +176,7 @@ impl SyncedShards {
     }
 }
 
-/// Creates the same tables for a destination without shards. The tables stay empty.
+/// Creates the same tables, which stay empty, for a destination without shards.
 pub(super) fn no_numbers(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(NUMBERS)
 }

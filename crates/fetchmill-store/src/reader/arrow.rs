@@ -1,4 +1,4 @@
-//! All objects of a destination as record batches that have the same schema, whatever their format.
+//! All objects of a destination as record batches. The schema is the same for all formats.
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -11,7 +11,7 @@ use fetchmill_model::limits::MIB;
 const BATCH_ROWS: usize = 8192;
 /// Maximum size of a batch in bytes. A batch with a single object may be larger.
 const BATCH_BYTES: usize = 4 * MIB;
-/// Stands for an unknown sequence number.
+/// Value for an unknown sequence number.
 const NO_SEQUENCE: u64 = u64::MAX;
 
 /// Iterates over objects as record batches. An unknown sequence number is -1.

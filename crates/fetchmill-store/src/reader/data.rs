@@ -15,12 +15,12 @@ use fetchmill_model::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_
 use fetchmill_model::object::StoredObject;
 
 /// Maximum number of bytes that a record takes per byte of a name or body. JSON writes `\u0000` for a single byte, and
-/// repeats a name in hexadecimal if it is not text.
+/// repeats a name in hexadecimal if the name is not text.
 const RECORD_GROWTH_MAX: u64 = 8;
 /// Maximum number of bytes that a record takes per byte of a name. Each sidecar repeats the escaped name.
 const NAME_GROWTH_MAX: u64 = RECORD_GROWTH_MAX + 3 * SIDECARS_MAX as u64;
-/// Maximum size of everything else in a record: the heads of request and reply, facts from a list, and what the format
-/// itself adds.
+/// Maximum size of everything else in a record: the heads of the request and the reply, facts from a list, and the
+/// overhead of the format.
 const RECORD_HEAD_BYTES_MAX: u64 =
     16 * HEAD_BYTES_MAX as u64 + 2 * RECORD_GROWTH_MAX * (KEPT_BYTES_MAX + URL_BYTES_MAX) as u64;
 
@@ -46,7 +46,7 @@ pub(super) struct RecordFile {
 }
 
 impl RecordFile {
-    /// Opens a file that has `length` bytes and should have `sealed` bytes.
+    /// Opens a file of `length` bytes that should have `sealed` bytes.
     pub(super) fn new(file: File, format: Format, length: u64, sealed: u64) -> Result<Self> {
         let end = sealed.saturating_sub(trailer_bytes(format));
         Ok(RecordFile { file, length, end, format, decoder: decoder(format)? })
@@ -57,7 +57,7 @@ impl RecordFile {
         self.end
     }
 
-    /// Reads the object of a row. `end` is where its record ends.
+    /// Reads the object of a row, whose record ends at `end`.
     pub(super) fn read(
         &self,
         row: &ManifestRow<'_>,

@@ -10,14 +10,15 @@ use fetchmill_model::error::{Error, Result};
 pub(crate) struct ManifestRead {
     /// Number of rows that could be read.
     pub rows: u64,
-    /// Reason why some rows could not be read. `None` if all could be read.
+    /// Reason why some rows could not be read. `None` if all rows could be read.
     pub damage: Option<String>,
 }
 
 /// Callback for each frame.
 pub(crate) type EachFrame<'e> = &'e mut dyn FnMut(&Frame) -> Result<()>;
 
-/// Calls `each` with the frames of a manifest up to `end`. If `end` is `None`, reads the whole of a sealed manifest.
+/// Calls `each` with the frames of a manifest up to `end`. If `end` is `None`, reads the whole manifest, which must be
+/// sealed.
 pub(crate) fn for_each_frame(
     path: &Path,
     end: Option<u64>,
@@ -78,7 +79,7 @@ fn read_log(
     Ok(read)
 }
 
-/// Returns the cause in an error without its advice. The advice would be to verify, which is already happening.
+/// Returns the cause of an error, without the advice to run a verification, because one is already running.
 pub(crate) fn one_cause(error: &Error) -> String {
     match error {
         Error::Storage { source, .. } => source.to_string(),

@@ -94,7 +94,7 @@ impl Destination {
         })?;
         let stored = match format.extension() {
             Some(extension) => {
-                // This folder is only read.
+                // Only read from this folder.
                 let shard_folder = ShardFolder::new(dest, extension, false);
                 let may_vanish =
                     status.is_running && (format == Format::Parquet || has_synced_shards(&place)?);

@@ -1,4 +1,4 @@
-//! Errors in reading an object, and the checks that detect them.
+//! Errors that occur when an object is read, and the checks that detect them.
 
 use crate::manifest::ManifestRow;
 use crate::pack::Damage;

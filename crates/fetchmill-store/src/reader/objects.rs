@@ -17,7 +17,7 @@ const NAMES_AT_ONCE: usize = 1000;
 #[derive(Debug)]
 pub struct Objects {
     destination: Arc<Destination>,
-    /// Position of the first part that is not open yet. `None` if there is none.
+    /// Position of the first part that is not open yet. `None` if no part is left.
     next: Option<Position>,
     is_started: bool,
     open: Option<OpenPart>,

@@ -14,7 +14,7 @@ use fetchmill_model::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Start of the source of an export. The source of the exported job follows.
+/// Prefix of the source of an export. The source of the exported job follows it.
 pub const EXPORT_OF: &str = "export of ";
 
 /// The origin at which the objects of a job can be requested.
@@ -28,7 +28,7 @@ pub enum ObjectOrigin {
 }
 
 impl ObjectOrigin {
-    /// Returns the job's origin, or the one that the user gave. Fails if a comparison with that origin would be
+    /// Returns the job's origin, or the origin that the user gave. Fails if a comparison with that origin would be
     /// meaningless.
     pub fn of(snapshot: &JournalSnapshot, against: Option<&str>) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));

@@ -1,7 +1,7 @@
 //! Reads a sealed shard in place: a single object by its row, or all objects in order.
 //!
-//! An object must match the name, length and checksum in its manifest row. Otherwise it counts as damaged. The shard
-//! itself is opened only when its first object is read. So a lookup among hundreds of shards opens hundreds of
+//! An object that does not match the name, length and checksum in its manifest row counts as damaged. The shard itself
+//! is opened only when its first object is read. A lookup among hundreds of shards therefore opens hundreds of
 //! manifests but only one shard.
 
 use std::fs::File;
@@ -72,7 +72,7 @@ impl ShardReader {
         self.format
     }
 
-    /// Returns the manifest, which describes the contents that the shard should have.
+    /// Returns the manifest, which describes the expected contents of the shard.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -200,7 +200,7 @@ impl ShardReader {
         Ok(frame)
     }
 
-    /// Returns the end of a row's record, which is where the next record starts.
+    /// Returns the end of a row's record, where the next record starts.
     fn record_end(&self, row: u64, records: &RecordFile) -> Result<u64> {
         if row + 1 >= self.manifest.rows() {
             return Ok(records.end());

@@ -1,9 +1,9 @@
 //! The files below the destination of a `files` job, ordered by path.
 //!
 //! A walk is a stack of folders. Each folder is read and sorted when the walk enters it. A folder with a million files
-//! is read once, and takes about 40 MB during the walk. The walks of recent pages are cached, so that the next page
-//! only has to read its own names. The walk skips the job's own files, and files whose paths do not correspond to
-//! names.
+//! is read once, and takes about 40 MB of memory during the walk. The walks of recent pages are cached, so that the
+//! next page only has to read its own names. The walk skips the job's own files, and files whose paths do not
+//! correspond to names.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -75,8 +75,8 @@ impl FileTree {
         Error::storage("read", self.path.join(std::ffi::OsStr::from_bytes(path)), error)
     }
 
-    /// Returns paths and names after `path` until `take` has enough. Also returns the path after which to continue,
-    /// unless the end was reached.
+    /// Returns paths and names after `path` until `take` accepts no more. Also returns the path after which to
+    /// continue, unless the end was reached.
     pub(super) fn names(
         &self,
         behind: Option<&[u8]>,
@@ -249,7 +249,7 @@ struct FolderEntries {
 
 impl FolderEntries {
     fn push(&mut self, name: &[u8], is_folder: bool) {
-        // Names have at most 255 bytes (`NAME_MAX`).
+        // Names are at most 255 bytes long (`NAME_MAX`).
         self.places.push((self.names.len(), (name.len() + usize::from(is_folder)) as u16));
         self.names.extend_from_slice(name);
         if is_folder {

@@ -17,7 +17,7 @@ pub(super) struct AnswerReader {
     table: TableReader,
 }
 
-/// Site and answer of a row.
+/// The site and its answer in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowAnswer<'a> {
     /// The key, or the URL if there is no key.

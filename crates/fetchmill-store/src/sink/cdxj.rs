@@ -21,7 +21,7 @@ pub struct CdxjWriter {
 }
 
 impl CdxjWriter {
-    /// Start of the names of incomplete index files.
+    /// Prefix of the names of incomplete index files.
     pub const OPEN: &str = "cdxj-";
 
     /// Creates the index writer for one shard.

@@ -1,8 +1,9 @@
 //! Failures shards. They contain one JSON line per failed or absent target, in zstd frames, with one frame per window.
-//! A target that a transform dropped also has a line, because nothing else records that it is finished.
+//! A target that a transform dropped also has a line, because there is no other record that it is finished.
 //!
 //! Lines are appended and synced before the commit record that counts them. Bytes after the recorded end are ignored,
-//! and truncated when the job resumes. Failures are stored as data, so their number does not affect memory use.
+//! and truncated when the job resumes. Failures are stored as data, so memory use does not depend on how many there
+//! are.
 //!
 //! In a check, every target has such a line, which is its [`fetchmill_model::row::CheckRow`].
 
@@ -25,8 +26,8 @@ use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 /// Total size of the lines that are compressed into one frame.
 const FRAME_BYTES: usize = 256 * 1024;
-/// Maximum size of a line in bytes. The name, the URL and the kept values are limited by the size of a page. JSON can
-/// take up to six bytes for a single byte.
+/// Maximum size of a line in bytes. The name, the URL and the kept values are limited by the size of a page. In JSON, a
+/// single byte can take up to six bytes.
 const LINE_BYTES_MAX: u64 = 7 * fetchmill_model::limits::PAGE_BYTES_MAX as u64;
 
 /// A target that failed, was absent, or was dropped after it was fetched.

@@ -2,14 +2,14 @@
 //!
 //! The objects of window k are written to the worker's [`Stage`]. The checkpoint at the end of the window requests one
 //! sync of the file system. The sync runs while the objects of window k+1 are being written. The checkpoint's commit
-//! record says "window k is staged, window k-1 is finished". Once the commit record is in the journal, the files of
-//! window k are renamed to their final names, without replacing any file. The sync at the end of window k+1 makes these
-//! renames durable.
+//! record says that window k is staged and window k-1 is finished. Once the commit record is in the journal, the files
+//! of window k are renamed to their final names, without replacing any file. The sync at the end of window k+1 makes
+//! these renames durable.
 //!
-//! After a crash, the staged files of a committed window are renamed. If one is missing, it was already renamed before
-//! the crash. All other staged files are garbage.
+//! After a crash, the staged files of a committed window are renamed. If one of these files is missing, it was already
+//! renamed before the crash. All other staged files are garbage.
 //!
-//! An object costs a create, a write, a close and a rename. Folders in use stay open.
+//! An object costs a create, a write, a close and a rename. Folders stay open while they are in use.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,12 +31,12 @@ use fetchmill_model::object::Seconds;
 use fetchmill_model::outcome::{FailureKind, Outcome, Runs, ShardNumber};
 use fetchmill_model::target::Sequence;
 
-/// Maximum number of open folders. With a limit of 1,024 descriptors, 256 would be too many, because connections need
-/// most of the descriptors.
+/// Maximum number of open folders. With a limit of 1,024 descriptors, 256 open folders would be too many, because
+/// connections need most of the descriptors.
 const OPEN_FOLDERS_MAX: usize = 16;
 
-/// An object that is written but not in place yet. Its names are in a shared buffer, because a window can contain
-/// 100,000 objects.
+/// An object that is written but not in place yet. Its names are in a buffer shared by all objects, because a window
+/// can contain 100,000 objects.
 #[derive(Debug)]
 struct StagedObject {
     sequence: Sequence,
@@ -44,7 +44,7 @@ struct StagedObject {
     name: std::ops::Range<usize>,
     /// Length of the listed name, which follows the name. `None` if the two names are the same.
     listed_length: Option<u32>,
-    /// Length of the URL, which follows the names. `None` if there is none.
+    /// Length of the URL, which follows the names. `None` if the object has no URL.
     url_length: Option<u32>,
     /// Length of the request, which follows the URL. `None` for a plain `GET`.
     request_length: Option<u32>,

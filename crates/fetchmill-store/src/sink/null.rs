@@ -1,4 +1,4 @@
-//! `null`: counts and discards objects, for checks, rehearsals and measurements. The journal is written as usual.
+//! `null`: counts and discards objects, for checks, rehearsals and measurements. The job's journal is written as usual.
 
 use super::{Block, CheckpointResult, RefusedObject, Sink};
 use fetchmill_model::error::Result;

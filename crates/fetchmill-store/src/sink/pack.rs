@@ -1,6 +1,6 @@
 //! `tar`, `warc` and `jsonl`: records that are appended to a shard. A checkpoint syncs the shard and its manifest and
-//! returns their ends. A resumed job truncates both to these ends. So after a crash, the objects of one window are
-//! fetched again, regardless of the size of the shard.
+//! returns their ends. A resumed job truncates both to these ends. After a crash, only the objects of one window are
+//! therefore fetched again, regardless of the size of the shard.
 
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ impl PackSink {
         PackSink { hash, ..self }
     }
 
-    /// Sets where shards store the validators of objects.
+    /// Sets the place where shards store the validators of objects.
     #[must_use]
     pub fn with_validators(self, validators: Validators) -> Self {
         PackSink { validators, ..self }

@@ -1,11 +1,11 @@
 //! `parquet`: rows in files that are valid only as a whole. A checkpoint ends the row group, appends the metadata for a
-//! footer, and syncs the shard and its manifest. A resumed job truncates both to this point and appends the footer. So
-//! after a crash, the objects of one window are fetched again, as with other packs.
+//! footer, and syncs the shard and its manifest. A resumed job truncates both to this point and appends the footer.
+//! After a crash, only the objects of one window are therefore fetched again, as with other packs.
 //!
 //! The row group of a window may be small. For this reason, a shard is not sealed after every window. It is sealed when
 //! it is full, after `--seal-after`, when it has too many row groups, or at the end of the job. Small shards are
 //! merged, which rewrites their rows into large row groups. The transaction that seals the merged shard lists the
-//! shards that it replaces. They are removed after that.
+//! shards that it replaces. The replaced shards are removed after that.
 
 use std::fs::File;
 use std::io;
@@ -144,7 +144,7 @@ impl ParquetSink {
         Ok(Some(sealed))
     }
 
-    /// Makes the rows durable that were added to the open shard since the last call.
+    /// Makes durable the rows that were added to the open shard since the last call.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         match &mut self.open {
             Some(open) if !self.sequences.is_empty() => open.commit(),
@@ -283,7 +283,8 @@ impl OpenParquet {
         note(&mut self.manifest, object, length, self.encoder.rows(), self.validators)
     }
 
-    /// Ends the row group and syncs. From then on, the rows written so far count. Returns `None` if there are none.
+    /// Ends the row group and syncs. From then on, the rows written so far are part of the shard. Returns `None` if
+    /// there are none.
     fn commit(&mut self) -> Result<Option<OpenShard>> {
         let file = self.encoder.commit().map_err(|error| Error::storage("write", &self.path, error))?;
         let data = file.checkpoint()?;

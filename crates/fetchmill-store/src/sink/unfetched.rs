@@ -95,7 +95,7 @@ struct ReplyRecords {
 }
 
 impl<'s> UnfetchedWriter<'s> {
-    /// Start of the names of incomplete files.
+    /// Prefix of the names of incomplete files.
     pub const OPEN: &'static str = "unfetched-";
 
     /// Creates the writer. `None` if the format has no shards.

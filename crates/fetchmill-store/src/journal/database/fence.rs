@@ -36,14 +36,14 @@ impl Fence {
         taken
     }
 
-    /// Fails with exit code 9 if another run has taken a number since.
+    /// Fails with exit code 9 if another run has taken a number since then.
     pub(in crate::journal) fn check(self, db: &Connection, path: &Path) -> Result<()> {
         let read = || db.prepare_cached("SELECT number FROM run")?.query_row([], |row| row.get::<_, i64>(0));
         let latest = read().map_err(|error| error_of(path, &error))?;
         if latest == self.0 { Ok(()) } else { Err(taken_over(path)) }
     }
 
-    /// Starts a transaction of this run, or fails as [`Fence::check`] does.
+    /// Starts a transaction of this run, or fails in the same way as [`Fence::check`].
     pub(in crate::journal) fn begin(self, db: &Connection, path: &Path) -> Result<()> {
         let execute = |statement| db.execute_batch(statement).map_err(|error| error_of(path, &error));
         execute("BEGIN IMMEDIATE")?;

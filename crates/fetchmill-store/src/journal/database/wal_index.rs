@@ -4,8 +4,8 @@
 //! small ext4 file system, this leaves holes. If the disk is full, writing to a hole ends the process with `SIGBUS`.
 //!
 //! Only `SQLite` may open the file, because closing it anywhere else would release `SQLite`'s locks on it (POSIX,
-//! `fcntl`). So the disk must have space for the whole file from the start. The first transaction fills most of the
-//! holes and must be small.
+//! `fcntl`). For this reason, the disk must have space for the whole file from the start. The first transaction fills
+//! most of the holes and must be small.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const PAGE_BYTES: u64 = 4096;
 /// Fails with the error of a full disk if blocks are small and a new index would not fit.
 pub(in crate::journal) fn check_room(path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    // If the free space is unknown, a write will show whether there is enough.
+    // If the free space is unknown, the first write shows whether it is sufficient.
     let Ok(room) = durable::free_room(folder) else { return Ok(()) };
     let may_have_holes = room.blocks > 0 && room.block < PAGE_BYTES;
     if may_have_holes && room.free_blocks.saturating_mul(room.block) < ROOM_BYTES {

@@ -1,5 +1,5 @@
-//! The command that started a job, as the caller wrote it. `fetchmill resume` repeats this command. The journal does
-//! not interpret it.
+//! The command that started a job, as the caller wrote it. `fetchmill resume` repeats this command, and the journal
+//! does not interpret it.
 
 use rusqlite::OptionalExtension as _;
 

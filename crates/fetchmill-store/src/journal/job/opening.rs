@@ -1,5 +1,5 @@
 //! Opens the journal of a job. The journal may be new, may belong to this job, or may be taken over from another job. A
-//! job may take over a destination in which the previous job has stored nothing. A sync keeps a job's shards but
+//! job may take over a destination if the previous job has not stored anything there. A sync keeps a job's shards but
 //! discards its targets.
 
 use std::collections::BTreeMap;

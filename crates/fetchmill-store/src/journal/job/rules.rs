@@ -1,5 +1,5 @@
 //! The rules with which a job was started: how it names objects, and how it reads its list. Later releases may have
-//! better rules, but an existing job keeps the rules that it was started with.
+//! better rules, but an existing job keeps its original rules.
 
 use rusqlite::Connection;
 
@@ -41,7 +41,7 @@ impl JobRules {
         self < JobRules::WITH_DECODED_NAMES
     }
 
-    /// Returns how the job names its targets. `of_new_job` is how a new job would name them.
+    /// Returns how the job names its targets. `of_new_job` is the naming that a new job would use.
     pub fn naming(self, of_new_job: Naming) -> Naming {
         if of_new_job == Naming::Path && !self.decode_names() { Naming::EncodedPath } else { of_new_job }
     }

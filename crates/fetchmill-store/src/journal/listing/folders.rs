@@ -1,5 +1,5 @@
 //! The table of folders that are not listed yet, which is the cursor of a walk. The deepest folder comes first. This
-//! keeps the table small: it contains the siblings along one path rather than a whole level.
+//! keeps the table small, because it contains the siblings along one path rather than a whole level.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 

@@ -27,8 +27,8 @@ impl Journal {
     }
 }
 
-/// Records the names of files, or of folders that will not be entered. The two cannot be confused, because only names
-/// of files start with a NUL.
+/// Records the names of files, or of folders that will not be entered. Files and folders cannot be confused, because
+/// only the recorded names of files start with a NUL.
 pub(super) fn note_names(db: &Connection, names: &Names) -> rusqlite::Result<()> {
     names.iter().try_for_each(|name| note(db, name_digest(name)).map(drop))
 }

@@ -54,7 +54,7 @@ impl Journal {
         Ok(of_replies.filter_map(|reason| known.get(reason.name())).sum())
     }
 
-    /// Returns whether the journal stores reasons. Journals of 0.1.0 do not.
+    /// Returns whether the journal stores reasons. Journals of 0.1.0 do not store them.
     pub fn knows_skips(&self) -> Result<bool> {
         Ok(self.get(RULES)?.is_some())
     }
@@ -100,7 +100,7 @@ fn read(db: &Connection) -> rusqlite::Result<BTreeMap<String, SkippedOf>> {
     Ok(found)
 }
 
-/// Returns the number of skipped targets by reason. Counts both those skipped by the listing and those skipped because
+/// Returns the number of skipped targets by reason. Counts targets skipped by the listing and targets skipped because
 /// of their reply.
 pub(in crate::journal) fn by_reason(
     db: &Connection,

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 
-/// How long a killed process may take to end.
+/// Time that a killed process is given to end.
 const ENDING: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(10);
 /// Maximum number of bytes of a mark to read. Real marks are shorter.
@@ -75,11 +75,11 @@ impl JobLock {
         self.is_contested
     }
 
-    /// Fails with exit code 9 if another run has replaced the mark since.
+    /// Fails with exit code 9 if another run has replaced the mark.
     pub fn must_be_ours(&self) -> Result<()> {
         let Some(mark) = &self.mark else { return Ok(()) };
-        // Reopen the file: on a network file system, only this shows what others have written. A missing file means
-        // that the folder was moved, which is checked elsewhere.
+        // Reopen the file: on a network file system, this is the only way to see what other machines have written. A
+        // missing file means that the folder was moved, which is checked elsewhere.
         match std::fs::read(&self.path) {
             Ok(found) if found != mark.as_bytes() => Err(taken_over(&self.path)),
             _ => Ok(()),

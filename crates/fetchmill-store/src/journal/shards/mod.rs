@@ -1,5 +1,5 @@
-//! The shards of a job: open ones with their durable length, and sealed ones with their numbers. Also the manifests of
-//! the `files` format.
+//! The shards of a job: open ones with their durable lengths, and sealed ones with their numbers. Also stores the
+//! manifests of the `files` format.
 
 pub(super) mod cdxj;
 pub(super) mod unfetched;
@@ -22,7 +22,7 @@ pub struct Shard {
     pub number: ShardNumber,
     /// State when the shard was sealed.
     pub sealed: SealedShard,
-    /// Whether another shard now contains the objects. If so, this one will be removed.
+    /// Whether another shard now contains the objects. If so, this shard will be removed.
     pub is_replaced: bool,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn manifests(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
         .collect()
 }
 
-/// Returns the sealed shards by number, without replaced ones.
+/// Returns the sealed shards by number, except those that were replaced.
 pub fn read_shards(place: &JobLocation) -> Result<Vec<Shard>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;

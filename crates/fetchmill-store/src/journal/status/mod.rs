@@ -50,7 +50,7 @@ pub struct Status {
     pub is_running: bool,
     /// Current waits of a running job.
     pub waits: Vec<Wait>,
-    /// Speed of a running job and what limits it, as JSON.
+    /// Speed of a running job and its limiting factor, as JSON.
     pub progress: Option<String>,
     /// Number of skipped targets by reason.
     pub skipped: BTreeMap<String, u64>,
@@ -65,7 +65,7 @@ pub struct Wait {
     pub what: String,
     /// Time when the wait began, in ISO 8601 UTC.
     pub since: String,
-    /// Time when the job will give up.
+    /// Time when the job will stop waiting and give up.
     pub until: String,
 }
 
@@ -166,7 +166,7 @@ pub struct KeptFailures {
 }
 
 impl KeptFailures {
-    /// Counts a target and the status of its last reply. `kind` is `None` if the target was absent.
+    /// Counts a target and the status of its last reply. `kind` is `None` for an absent target.
     pub fn count(&mut self, is_skipped: bool, kind: Option<FailureKind>, status: u16) {
         match kind {
             _ if is_skipped => {}
@@ -186,8 +186,8 @@ impl Journal {
     /// `each_failure` calls its argument with each selected target, and returns the targets that are not selected.
     /// `is_folder_meant` selects unlisted folders by their last status.
     ///
-    /// All changes are made in one transaction. So after a crash, the journal has the state of either the old or the
-    /// new run. Returns the number of targets and folders to retry.
+    /// All changes are made in one transaction. After a crash, the journal therefore has the state of either the old or
+    /// the new run. Returns the number of targets and folders to retry.
     pub fn start_pass(
         &mut self,
         is_folder_meant: impl Fn(Option<u16>) -> bool,

@@ -8,7 +8,7 @@ use crate::journal::job::open_journal::Journal;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// Key under which the job's most recent speed and what limited it are stored, as JSON.
+/// Key under which the job's most recent speed and its limiting factor are stored, as JSON.
 pub(in crate::journal) const PROGRESS: &str = "progress";
 
 impl Journal {

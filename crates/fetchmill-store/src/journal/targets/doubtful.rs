@@ -1,4 +1,5 @@
-//! Doubtful targets. It turned out only after they were finished that their replies may belong to other targets.
+//! Doubtful targets, whose replies may belong to other targets. This is discovered only after the targets have
+//! finished.
 
 use rusqlite::Connection;
 

@@ -1,5 +1,5 @@
-//! Changes that a repair makes: lost objects wait for a retry, and damaged shards are forgotten. All changes are part
-//! of the caller's transaction, so that a crash leaves either all of them or none.
+//! Changes that a repair makes: lost objects wait for a retry, and damaged shards are removed from the journal. All
+//! changes are part of the caller's transaction, so that a crash leaves either all of them or none.
 
 use rusqlite::params;
 
@@ -10,7 +10,7 @@ use fetchmill_model::target::{Sequence, WaitingTarget};
 
 impl Journal {
     /// Makes a target wait again, due immediately, because its object was fetched but is lost. The object is no longer
-    /// counted. `entry` is the target as it was in its page.
+    /// counted. `entry` is the target's original entry in its page.
     pub fn plan_again(&mut self, sequence: Sequence, entry: &[u8], length: u64) -> Result<()> {
         self.begin()?;
         let contradiction =
@@ -21,8 +21,7 @@ impl Journal {
             sequence,
             name: entry.into(),
             attempts: 0,
-            // The kind says why a target waits. There is none for a lost object, and the kind for a truncated one comes
-            // closest.
+            // The kind says why a target waits. Lost objects have no kind of their own, and `truncated` comes closest.
             kind: FailureKind::Truncated,
             not_before: 0,
             throttled_since: 0,
@@ -31,7 +30,7 @@ impl Journal {
         self.reopen()
     }
 
-    /// Replaces a sealed shard with another one, or with none. The old file is removed after the transaction.
+    /// Replaces a sealed shard with another one, or just removes it. The old file is removed after the transaction.
     pub fn replace_shard(
         &mut self,
         number: ShardNumber,

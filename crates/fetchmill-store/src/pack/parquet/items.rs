@@ -13,7 +13,7 @@ use arrow_schema::{DataType, SchemaRef};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use std::sync::Arc;
 
-/// Returns the arrays of a batch of items. JSON must be UTF-8, which is checked once more here.
+/// Returns the arrays of a batch of items. JSON must be UTF-8, which is checked again here.
 pub(super) fn item_arrays(
     kept: &mut [KeptBuilder],
     sequences: Int64Array,

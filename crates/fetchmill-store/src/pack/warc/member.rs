@@ -5,9 +5,9 @@ use libdeflater::{CompressionLvl, Compressor};
 use super::small_deflate::SmallDeflate;
 use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
-/// Compression level of libdeflate. Level 6 does not make small records any smaller but takes two fifths longer.
+/// Compression level of libdeflate. Level 6 takes two fifths longer without making small records any smaller.
 const LEVEL: i32 = 1;
-/// The header that libdeflate writes: deflate, no time, the fastest level, an unknown system.
+/// The header that libdeflate writes: deflate, no time, the fastest level, and an unknown system.
 pub(super) const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 
 /// Writes records as gzip members. Small ASCII records are compressed with a fixed code. All others are compressed with
@@ -19,7 +19,7 @@ pub(super) struct MemberWriter {
 }
 
 impl MemberWriter {
-    /// Creates a writer for records. Many of them begin with one of these texts.
+    /// Creates a writer for records. Many of them are expected to start with one of these texts.
     pub(super) fn new(beginnings: &[Vec<u8>]) -> Self {
         MemberWriter {
             small: SmallDeflate::new(beginnings),
@@ -50,7 +50,7 @@ impl MemberWriter {
     fn write_any(&mut self, record: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         let mut room = self.compressor.gzip_compress_bound(record.len());
-        // The estimate is an upper bound, so the first round is always the last.
+        // The estimate is an upper bound, so the first attempt always succeeds.
         let length = loop {
             out.resize(start + room, 0);
             match self.compressor.gzip_compress(record, &mut out[start..]) {
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(reader.into_inner(), b"next");
     }
 
-    /// Returns bytes without repetitions, which are the same in each run.
+    /// Returns bytes without repetitions. Every run gets the same bytes.
     fn noise(length: usize) -> Vec<u8> {
         let block = |number: u64| xxhash_rust::xxh3::xxh3_128_with_seed(b"noise", number).to_le_bytes();
         (0..).flat_map(block).take(length).collect()

@@ -56,12 +56,13 @@ fn inflate<'m>(
 ) -> Result<(usize, &'m [u8]), Damage> {
     // The size is stored modulo 4 GiB, so larger contents cannot be checked.
     let most = members.len().saturating_mul(RATIO_MAX).min(u32::MAX as usize);
-    // This is the size of the last member. It is exact if there is only one, and often sufficient for the first of two.
+    // This is the size of the last member. It is accurate if there is only one member, and often sufficient for the
+    // first of two.
     let last = members.last_chunk::<4>().ok_or(DAMAGE)?;
     let mut room = (u32::from_le_bytes(*last) as usize).max(GUESS_BYTES).min(most);
     loop {
         if buffer.len() < room {
-            // The system provides zeroed pages, and pages that are never touched take no memory.
+            // The system provides zeroed pages, and pages that are never used take no memory.
             *buffer = vec![0; room];
         }
         match inflater.gzip_decompress(members, buffer) {

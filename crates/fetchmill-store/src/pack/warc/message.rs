@@ -9,14 +9,14 @@ use fetchmill_model::limits::HEAD_FIELDS_MAX;
 use fetchmill_model::object::Seconds;
 use fetchmill_model::text::dates;
 
-/// Bytes that follow the single chunk: its line end, and the last chunk.
+/// Bytes that follow the single chunk: its line ending, and the last chunk.
 const CHUNK_END: &[u8] = b"\r\n0\r\n\r\n";
 /// The whole chunked body if the body is empty.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Number of hexadecimal digits of a `u64`.
 const CHUNK_DIGITS_MAX: usize = 16;
 
-/// Those fields of a head that describe the object.
+/// The fields of a head that describe the object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StoredHead<'a> {
     pub(super) status: u16,
@@ -66,7 +66,7 @@ impl<'a> StoredHead<'a> {
             16 if is("content-encoding") => {
                 self.content_encoding = self.content_encoding.or(Some(value));
             }
-            // Replies with these statuses have no body, whatever the head announces.
+            // Replies with these statuses have no body, even if the head announces one.
             17 if is("transfer-encoding") && self.status != 204 && self.status != 304 => {
                 self.is_chunked |= value.eq_ignore_ascii_case(b"chunked");
             }
@@ -86,7 +86,7 @@ pub(super) fn chunk_around(length: u64, start: &mut Vec<u8>) -> (&[u8], &'static
     (start, CHUNK_END)
 }
 
-/// Returns the body in the single chunk. `None` if the format is not exactly that of [`chunk_around`].
+/// Returns the body in the single chunk. `None` unless the format is exactly the one that [`chunk_around`] writes.
 pub(super) fn unchunked(payload: &[u8]) -> Option<&[u8]> {
     if payload == LAST_CHUNK {
         return Some(b"");

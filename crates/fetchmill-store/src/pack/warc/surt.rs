@@ -32,8 +32,7 @@ static PATH_SESSIONS: LazyLock<Vec<Session>> = LazyLock::new(|| {
     ])
 });
 
-/// A pattern of a session id, and a word that every match contains. The word is searched for first, because that is
-/// faster.
+/// A pattern of a session id, and a word that every match contains. Searching for the word first is faster.
 struct Session {
     word: Finder<'static>,
     pattern: Regex,
@@ -47,7 +46,7 @@ fn compiled(sessions: &[(&'static str, &str)]) -> Vec<Session> {
     sessions.iter().map(session).collect()
 }
 
-/// Writes the keys of URLs. Many of these have the same host.
+/// Writes the keys of URLs. Many consecutive URLs have the same host.
 #[derive(Debug, Default)]
 pub(super) struct SurtWriter {
     /// Host of the previous URL, and its labels in the order in which the key needs them.
@@ -190,7 +189,7 @@ fn address_of(host: &[u8]) -> Option<Ipv4Addr> {
         let digit = |value: u32, byte: &u8| value.wrapping_mul(10).wrapping_add(u32::from(byte - b'0'));
         return Some(Ipv4Addr::from(host.iter().fold(0, digit)));
     }
-    // If the first number is octal, all of them are.
+    // If the first number is octal, all numbers are.
     let most = if host.starts_with(b"0") { b'7' } else { b'9' };
     let is_number = |byte: &u8| (b'0'..=most).contains(byte) || *byte == b'.';
     if !host.iter().all(is_number) {

@@ -7,7 +7,7 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 
 use super::finding::{Finding, FindingKind};
 
-/// Maximum number of findings that nobody has taken yet. Above this number, threads that have another finding wait.
+/// Maximum number of findings that nobody has taken yet. At this limit, threads that have another finding wait.
 pub(super) const FINDINGS_WAITING_MAX: usize = 4096;
 /// Interval at which a waiting thread checks for the stop signal.
 const STEP: Duration = Duration::from_millis(50);
@@ -62,7 +62,7 @@ impl VerifyMonitor {
         while !self.is_stopped() {
             match self.to_reader.send_timeout(waiting, STEP) {
                 Err(SendTimeoutError::Timeout(back)) => waiting = back,
-                // Nobody takes findings any more, so it is enough to count them.
+                // Nobody takes findings any more, so counting them is enough.
                 Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return,
             }
         }

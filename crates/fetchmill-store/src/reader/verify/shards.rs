@@ -97,7 +97,7 @@ pub(super) fn shown(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Result of checking a whole file.
+/// Result of checking an entire file.
 enum WholeFile {
     Good,
     Missing,
@@ -181,9 +181,9 @@ pub(super) fn check_sealed(
     }
 }
 
-/// Returns whether the checksums of records leave some of their bytes uncovered. If so, and if the file is damaged
-/// although all of these checksums match, the damage may be in the facts of any record. In `tar` and `warc`, checksums
-/// cover the whole record.
+/// Returns whether the checksums of records do not cover all bytes. If they do not, and the file is damaged although
+/// all checksums match, the damage may be in the facts of any record. In `tar` and `warc`, checksums cover the whole
+/// record.
 fn has_unproved_facts(format: Format) -> bool {
     matches!(format, Format::Parquet | Format::Jsonl)
 }
@@ -331,8 +331,8 @@ pub(super) fn check_open(
     Ok(())
 }
 
-/// Verifies the files of a finished job that describe targets without an object. They are next to the shards. Returns
-/// whether any of them is damaged.
+/// Verifies the files of a finished job that describe targets without an object. These files are next to the shards.
+/// Returns whether any of them is damaged.
 pub(super) fn check_unfetched(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
@@ -358,7 +358,7 @@ fn unfetched_names(snapshot: &JournalSnapshot, shard_folder: &ShardFolder) -> Ve
     snapshot.unfetched.iter().enumerate().filter_map(name).collect()
 }
 
-/// Checks the shard indexes of a finished `--cdxj` job. They are at their final paths.
+/// Checks the shard indexes of a finished `--cdxj` job, which are at their final paths.
 pub(super) fn check_cdxj(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
