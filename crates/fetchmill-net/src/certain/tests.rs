@@ -20,13 +20,13 @@ use fetchmill_model::reply::certainty::{MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::reply::patience::Patience;
 
 const FAST: MonotonicMicros = 1_000;
-/// Two replies that take this long need one second of silence while few replies are known.
+/// Two replies that take this long need one second of silence if few replies are known so far.
 const SLOW: MonotonicMicros = 100_000;
 /// Two replies that take this long need more than one second of silence.
 const SLOWER: MonotonicMicros = 800_000;
 const ANYWHERE: AddressPolicy = AddressPolicy::Anywhere;
 
-/// Numbers of the held replies.
+/// Numbers that identify the held replies.
 #[derive(Debug, Default)]
 struct Numbers(Vec<u32>);
 
@@ -245,7 +245,7 @@ fn connections_rest_instead_of_ending_if_the_server_keeps_them_open() {
         let (mut next, _server) = world.holding(FAST).await;
         (0..3).for_each(|_| world.origin.replies.borrow_mut().note_break());
         assert!(!first.must_rest(false, 0) && first.connection.is_ending());
-        // Including the next one, the server has left four connections open.
+        // Together with the next one, the server has left four connections open.
         (0..3).for_each(|_| world.origin.replies.borrow_mut().note_end(false));
 
         let judged = RestingConnections::default().end(&mut first, 0, &watch()).await;
@@ -399,7 +399,7 @@ fn an_unused_connection_stays_open_only_if_nothing_has_come() {
         send_stray(&mut other, &stray).await;
 
         assert!(matches!(quiet.check_unused(), Judged::Pending) && quiet.connection.is_open());
-        // Closing the connection proves the replies that it holds.
+        // When the connection closes, the replies held on it become certain.
         assert!(matches!(ended.check_unused(), Judged::Certain { .. }) && !ended.connection.is_open());
         assert!(matches!(stray.check_unused(), Judged::Surplus { .. }) && !stray.connection.is_open());
     });
@@ -421,7 +421,7 @@ fn who_holds_nothing_gets_a_connection_that_was_silent() {
     });
 }
 
-/// Replies that several programs hold.
+/// Replies held for several programs.
 #[derive(Debug, Default)]
 struct SharedReplies(Numbers);
 

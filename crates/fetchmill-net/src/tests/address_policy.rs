@@ -1,5 +1,4 @@
-//! Tests of the addresses that connections may lead to. All test servers are on loopback addresses, which are not
-//! public.
+//! Tests of the addresses that connections may lead to. All test servers use loopback addresses, which are not public.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

@@ -76,7 +76,7 @@ fn the_budget_of_an_attempt_ends_in_the_phase_that_uses_it_up() {
             }
         })
         .await;
-        // The handshake uses up most of the time. Only what remains is left for the head.
+        // The handshake uses up most of the time limit. Only the remaining time is available for the head.
         let late = listen(move |stream| {
             let acceptor = TlsAcceptor::from(Arc::clone(&config));
             async move {

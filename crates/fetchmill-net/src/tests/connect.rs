@@ -1,4 +1,4 @@
-//! Tests of connections to hosts with several addresses, some of which are silent or refuse connections.
+//! Tests of connections to hosts with several addresses, some of which do not answer or refuse connections.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

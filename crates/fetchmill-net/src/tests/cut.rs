@@ -1,4 +1,4 @@
-//! Tests of requests that need only the beginning of a body.
+//! Tests of requests that need only the start of a body.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const WHOLE: [&[&str]; 3] = [
     &["HTTP/1.1 204 No Content\r\n\r\n"],
 ];
 
-/// A sink that wants this many bytes. It also receives any bytes that arrive together with the last of them.
+/// A sink that wants this many bytes. It also receives any bytes that arrive together with the last byte that it wants.
 struct Part {
     wanted: usize,
     came: usize,

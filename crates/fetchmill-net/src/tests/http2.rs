@@ -424,7 +424,7 @@ fn heads_obey_the_rules_of_http_1() {
         assert_eq!(kind(206, Vec::new()).await, FailureKind::Framing);
         assert_eq!(kind(200, vec![line]).await, FailureKind::HeadTooLarge);
         assert_eq!(kind(200, vec!["1".to_owned(); 129]).await, FailureKind::HeadTooLarge);
-        // The head is larger than the announced limit, so it is refused without being read.
+        // The head exceeds the announced limit, so it is refused without being read.
         assert_eq!(kind(200, many).await, FailureKind::Framing);
     });
 }

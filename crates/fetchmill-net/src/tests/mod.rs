@@ -164,7 +164,7 @@ async fn send(stream: &mut (impl AsyncWriteExt + Unpin), bytes: &[u8]) {
     stream.flush().await.unwrap();
 }
 
-/// Cuts the connection without sending a TLS closing message.
+/// Closes the connection without sending a TLS `close_notify`.
 fn cut(stream: Served<TcpStream>) {
     drop(stream.into_inner().0);
 }

@@ -219,7 +219,7 @@ fn requests_share_a_connection_of_http2_as_far_as_the_server_allows() {
 #[test]
 fn a_host_that_answers_nobody_fails_all_at_once() {
     run(async {
-        // The server accepts connections but stays silent, so no handshake ever ends.
+        // The server accepts connections but sends nothing, so no handshake ever ends.
         let address = listen_mute().await;
         let options = TlsOptions { http2: true, ..TlsOptions::default() };
         let pool = Rc::new(Pool::new(settings(64, options), Rc::new(Cell::new(0))));

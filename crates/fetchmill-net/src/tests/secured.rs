@@ -42,7 +42,7 @@ fn a_connection_is_used_again_and_tickets_are_no_input() {
         })
         .await;
         sleep(20).await;
-        // By now, the session tickets of TLS 1.3 have arrived.
+        // By now, the TLS 1.3 session tickets have arrived.
         assert_eq!(connection.look(), IdleState::Quiet);
 
         for _ in 0..3 {

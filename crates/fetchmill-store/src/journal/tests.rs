@@ -295,7 +295,7 @@ fn the_journal_does_not_grow_with_what_is_done() {
 
     let pages: i64 = journal.db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
 
-    // A marker takes about 40 bytes per page. Names would take 4 KiB per page.
+    // Markers take about 40 bytes per page. Names would take 4 KiB per page.
     assert!(pages * 4096 < 300_000, "{} bytes", pages * 4096);
 }
 

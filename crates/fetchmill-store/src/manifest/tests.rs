@@ -11,7 +11,7 @@ use crate::durable;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
-/// A row that owns its name.
+/// A manifest row that owns its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owned {
     sequence: u64,

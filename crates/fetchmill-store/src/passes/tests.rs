@@ -15,7 +15,7 @@ use super::synced_shards::no_numbers;
 use super::{SyncDestination, SyncLedger, SyncStore};
 use crate::sink::Format;
 
-/// Time when the objects of a base were checked. The other constants are times that are not later than this one.
+/// Time when the objects of a base were checked. The other constants are earlier times.
 const CHECKED: i64 = 1_000_000;
 const OLD: Option<i64> = Some(CHECKED - 100);
 const YOUNG: Option<i64> = Some(CHECKED - 1);
@@ -62,7 +62,7 @@ fn what_is_listed_decides_unless_it_proves_nothing() {
         (listed(None, None, OLD), listed(None, None, OLD), None, None, Fetch),
         (listed(None, None, OLD), listed(None, None, OLD), Some("\"a\""), None, Ask),
         (listed(None, None, OLD), listed(None, None, Some(1)), Some("\"a\""), None, Fetch),
-        // Nothing, or only a size.
+        // No metadata, or only a size.
         (listed(None, None, None), listed(None, None, None), None, None, Fetch),
         (listed(None, None, None), listed(None, None, None), Some("\"a\""), None, Ask),
         (listed(None, None, None), listed(None, None, None), None, OLD, Ask),
@@ -268,7 +268,7 @@ fn a_base_of_version_1_gets_a_column_for_shards() {
     }
 }
 
-/// The process was killed after it had created the file and before it created the tables.
+/// The process was killed after creating the file, but before creating the tables.
 #[test]
 fn a_base_without_tables_is_an_empty_one() {
     let world = World::new();
@@ -279,7 +279,7 @@ fn a_base_without_tables_is_an_empty_one() {
     assert_eq!(world.pass(1, &[("a", "1")], &[("a", "A")], false).fetched, 1);
 }
 
-/// The files of a base during a transaction that no longer fits into memory.
+/// The files of a base during a transaction that is too large for memory.
 #[test]
 fn what_a_kill_has_left_of_a_transaction_is_undone() {
     let world = World::new();

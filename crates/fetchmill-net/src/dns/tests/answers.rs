@@ -1,4 +1,4 @@
-//! Tests of how the answers of DNS servers are interpreted.
+//! Tests of the interpretation of DNS answers.
 
 use super::fake::{A, AAAA, Fake, NXDOMAIN, Query, REFUSED, SERVFAIL};
 use super::*;
@@ -16,7 +16,7 @@ fn each_answer_has_its_failure_kind() {
                 reply.bytes.truncate(reply.bytes.len() - 1);
                 reply.once()
             }
-            // The server does not offer recursion and has no record for this name itself.
+            // The server does not offer recursion and has no record of its own for this name.
             "lame.test" => {
                 let mut reply = query.reply();
                 reply.bytes[3] &= 0x7f;
@@ -155,7 +155,7 @@ fn one_family_is_enough_when_the_other_one_fails_or_is_slow() {
         let (answer, waited) = thread.resolve_in_time("slow.test").await;
         assert_eq!(texts(answer), ["192.0.2.4"]);
         assert!((50..=250).contains(&waited), "{waited}");
-        // An empty answer for one family does not end the lookup early. Only addresses do.
+        // An empty answer for one family does not end the lookup early. Only an answer with addresses does.
         assert_eq!(thread.resolve_in_time("dead.test").await.0, Err(FailureKind::DnsTimeout));
     });
 }
@@ -178,7 +178,7 @@ fn names_that_lead_to_names_are_followed_in_any_order_and_not_for_ever() {
                         reply.cname(&format!("n{link}.test"), 60, &format!("n{}.test", link + 1))
                     })
                     .a("n20.test", 60, 1),
-                // An address of another name must not be taken for an address of this one.
+                // The address of another name must not be used for this name.
                 "foreign.test" => query.reply().cname("", 60, "b.test").a("c.test", 60, 3).a("test", 60, 4),
                 _ => query.reply().rcode(NXDOMAIN),
             }

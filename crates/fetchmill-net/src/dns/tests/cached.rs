@@ -1,4 +1,4 @@
-//! Tests of shared lookups, and of how long an answer is used.
+//! Tests of shared lookups, and of how long answers stay cached.
 
 use super::fake::{Fake, NXDOMAIN, SERVFAIL};
 use super::*;

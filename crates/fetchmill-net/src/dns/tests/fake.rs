@@ -60,7 +60,7 @@ impl Query {
         Reply { bytes }
     }
 
-    /// Answers with one address if the query is for an IPv4 address. Otherwise the answer is empty.
+    /// Answers with one address if the query is for an IPv4 address, or with an empty answer if not.
     pub(super) fn found(&self, last: u8) -> Reply {
         if self.rtype == A { self.reply().a("", 60, last) } else { self.reply() }
     }
@@ -83,7 +83,7 @@ impl Reply {
         self
     }
 
-    /// Adds the address 192.0.2.`last`. An empty owner stands for the name in the question.
+    /// Adds the address 192.0.2.`last`. An empty owner means the name in the question.
     pub(super) fn a(self, owner: &str, ttl: u32, last: u8) -> Self {
         self.record(owner, A, ttl, &[192, 0, 2, last])
     }
@@ -151,8 +151,8 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// Starts a server that replies to each query with the messages returned by `answer`. There may be none, one or
-    /// several.
+    /// Starts a server that replies to each query with the messages returned by `answer`. It can return any number of
+    /// messages, including none.
     pub(super) async fn start(answer: impl Fn(&Query) -> Vec<Vec<u8>> + 'static) -> Self {
         let (tcp, udp, address) = loop {
             let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();

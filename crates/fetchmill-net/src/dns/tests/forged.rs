@@ -8,7 +8,7 @@ use super::super::{DnsSetup, Families, candidates};
 use super::fake::Fake;
 use super::*;
 
-/// A name so long that a forger cannot guess which letters are capitals.
+/// A name that is too long for a forger to guess which letters are capitals.
 const NAME: &str = "abcdefghijklmnopqrstuvwxyz.abcdefghijklmnopqrstuvwxyz.test";
 
 #[test]

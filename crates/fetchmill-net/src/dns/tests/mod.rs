@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::*;
 use fake::Fake;
 
-/// How long to wait for an expected event.
+/// Maximum time to wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 const SLOTS: SlotLimits = SlotLimits { fast: 256, slow: 8192 };
 

@@ -1,4 +1,4 @@
-//! Tests of the slots when some names get no answer.
+//! Tests of lookup slots if some names get no answer.
 
 use super::fake::Fake;
 use super::*;
@@ -24,8 +24,8 @@ fn full_fast_slots_take_no_more_until_one_is_free() {
         assert_eq!(thread.dns.ask("a.test", 3, LookUpKind::Usual), LookUpStart::Full);
         assert_eq!(thread.dns.ask("dead1.test", 4, LookUpKind::Usual), LookUpStart::Joined);
 
-        // After some time, both lookups count as slow. A task that found no free slot is woken although no answer has
-        // arrived.
+        // After some time, both lookups count as slow. A task that found no free slot is woken even though no answer
+        // has arrived.
         let ((), ()) = tokio::join!(thread.pass(400), thread.dns.answered());
         assert_eq!(thread.dns.take_answered(), []);
         assert_eq!(thread.dns.ask("a.test", 3, LookUpKind::Usual), LookUpStart::Started);
@@ -64,7 +64,7 @@ fn names_that_wait_for_a_place_all_get_their_answer() {
         let mut waiting = tokio::task::JoinSet::new();
         for number in 0..200 {
             let thread = thread.clone();
-            // Out of every twenty names, one is dead, and another is also requested by other callers.
+            // One in twenty names is dead, and another one in twenty is also requested by other callers.
             let name = match number % 20 {
                 0 => format!("dead{number}.test"),
                 10 => "same.test".to_owned(),
@@ -101,7 +101,7 @@ fn a_task_that_waits_for_a_place_comes_before_tokens() {
             is_done.set(true);
             answer
         };
-        // A task that requests a lookup right after each tick would otherwise always get the free slot.
+        // Without this, a task that requests a lookup right after each tick would always get the free slot.
         let asking = async {
             let mut is_started = Vec::new();
             for token in 0..30 {

@@ -35,7 +35,8 @@ pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
     db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
-/// Discards a job and all records of its files. This includes the rules, because the next job uses the current ones.
+/// Discards a job and all records of its files. The records include the rules, because the next job uses the current
+/// rules.
 const FORGET_FILES: &str = "
 DELETE FROM manifests; DELETE FROM open_shards; DELETE FROM shards; DELETE FROM job";
 
@@ -74,8 +75,8 @@ impl Journal {
         let mut journal = Self::open_any(place, is_durable)?;
         match journal.get("identity")? {
             None => {
-                // Set the rules first. If the run is killed before the identity is stored, there is no job yet. In the
-                // opposite order, a job without rules would count as one from 0.1.0.
+                // Set the rules first. If the run is killed before the identity is stored, the job does not exist yet.
+                // In the opposite order, a job without rules would be treated as a job from 0.1.0.
                 journal.set(RULES, &JobRules::CURRENT.to_text())?;
                 journal.found(identity)?;
             }
@@ -97,7 +98,7 @@ impl Journal {
         }
         let is_of_rows =
             identity.get("format").is_some_and(|format| [CHECK, LIST].contains(&format.as_str()));
-        // In such a job, requests may have had effects, replies have rows, or a sync maintains the objects.
+        // Such a job has requests that may have had effects, replies with rows, or objects that a sync maintains.
         let keeps_failures =
             [REQUEST_PART, ROWS_PART, REPLIES_PART].iter().any(|part| identity.contains_key(*part));
         if self.tally.listed > 0 && (is_of_rows || keeps_failures) || self.check(is_synced(&self.db))? {

@@ -371,7 +371,7 @@ fn another_schema_is_foreign() {
     assert!(matches!(object_at(&batch, 0), Err(ShardError::Foreign(_))));
 }
 
-/// A device that is full after this many bytes.
+/// A device that becomes full after this many bytes.
 #[derive(Debug)]
 struct Full(usize);
 
@@ -525,7 +525,7 @@ proptest! {
     ) {
         let mut bytes = small_file();
         for (place, value) in damage {
-            // Half of the damage is in the footer and the indexes, where it matters most.
+            // Half of the damage is in the footer and the indexes, where it has the greatest effect.
             let start = if from_the_end { bytes.len() - 4096 } else { 0 };
             let place = start + place.index(bytes.len() - start);
             bytes[place] = value;

@@ -1,4 +1,4 @@
-//! Tests of records, which the crate `tar` reads, and of decoding.
+//! Tests of records, which the `tar` crate reads, and of decoding.
 
 use std::io::Read as _;
 

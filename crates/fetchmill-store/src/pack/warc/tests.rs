@@ -97,7 +97,7 @@ fn an_object_is_a_request_and_a_response() {
     assert_eq!(field(&response, "WARC-Payload-Digest"), Some(payload));
 }
 
-/// If records began differently, they would be slower to compress, and nothing else would reveal it.
+/// If records started differently, compressing them would take longer, and no other test would fail.
 #[test]
 fn records_begin_as_they_are_expected_to() {
     let listed = WarcOrigin::of_list(&[]).unwrap();
@@ -361,7 +361,7 @@ fn index_lines(record: &[u8], place: u64, file_name: &str) -> std::result::Resul
 }
 
 proptest! {
-    /// A record whose data looks like members has the same lines as a record whose data does not.
+    /// A record has the same lines whether or not its data looks like members.
     #[test]
     fn data_that_looks_like_members_changes_no_line(
         copies in 0_usize..5,
@@ -475,7 +475,7 @@ fn redirects_stand_behind_the_object_that_they_led_to() {
         assert_eq!(field(&records[3], "WARC-Truncated"), Some("length"));
         assert!(records[3].contains("\r\n\r\n5\r\nmoved\r\n0\r\n\r\n"));
         assert_eq!(index_lines(&packed, 0, "x").unwrap().len(), 3);
-        // A record that is damaged, or cut off between two members, is an error.
+        // A record that is damaged, or truncated between two members, causes an error.
         for end in [alone.len() + 1, packed.len() - 1] {
             assert!(WarcDecoder.decode(packed.get(..end).unwrap()).is_err());
         }

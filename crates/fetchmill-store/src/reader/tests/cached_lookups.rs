@@ -5,7 +5,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use super::*;
 use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
 
-/// Cache sizes that hold nothing, part of the data, and all of it.
+/// Cache sizes that hold none, some, or all of the data.
 const SIZES: [usize; 3] = [0, 256 * 1024, LOOKUP_CACHE_BYTES];
 
 fn numbered(numbers: std::ops::Range<usize>) -> Vec<StoredObject> {
@@ -90,7 +90,7 @@ fn in_order_everything_is_decoded_once() {
 
         let counts = lookups.counts();
         assert_eq!(counts.frames, frames as u64, "{format:?}");
-        // A row is decoded alone at the first request to a shard, and if it was already requested long before.
+        // A row is decoded alone if it is the first one requested from a shard, or if it was last requested long ago.
         let batches = 30_000_u64.div_ceil(1024) + 2 * 2 + 2;
         assert!(counts.batches <= batches, "{format:?}: {counts:?}, not {batches}");
         assert_eq!(counts.batches > 0, format == Format::Parquet);
@@ -105,7 +105,7 @@ fn in_any_order_no_more_is_decoded_than_one_row_each() {
     let mut lookups = CachedLookups::with_bytes(Arc::clone(&destination), 64 * 1024);
 
     for number in 0..500 {
-        // Each name is far away from the previous one.
+        // Each row is far away from the previous one.
         let name = format!("object-{}", number * 7919 % 39_900 + rng.next_u32() as usize % 100);
         assert_eq!(lookups.find(name.as_bytes()).unwrap().unwrap().object.name, name.as_bytes());
     }

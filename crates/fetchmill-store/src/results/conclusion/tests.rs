@@ -1,4 +1,4 @@
-//! Tests of the end of a check if the run is killed at different moments.
+//! Tests of the end of a check when the run is killed at different points.
 
 use super::*;
 use crate::journal::Identity;
@@ -86,7 +86,7 @@ fn results_are_whole_and_the_shards_are_forgotten_with_the_jobs_end() {
     assert_eq!(summary.rows, ROWS);
     assert_eq!(read_summary(&check.journal).unwrap(), Some(summary));
     assert_eq!(check.journal.failures_shards().unwrap(), []);
-    // Until the transaction is committed, the next run repeats all of it.
+    // Until the transaction is committed, the next run repeats all of its changes.
     check.journal.roll_back().unwrap();
     assert_eq!(read_summary(&check.journal).unwrap(), None);
     assert_eq!(check.journal.failures_shards().unwrap().len(), 1);
