@@ -109,8 +109,8 @@ impl ConnectionKind {
         }
     }
 
-    /// Returns `Ready` once bytes have arrived on the unused connection. An HTTP/2 connection never does: its own task
-    /// reads it, and it is checked before use.
+    /// Returns `Ready` once bytes have arrived on the unused connection. An HTTP/2 connection never returns `Ready`:
+    /// its own task reads it, and it is checked before use.
     pub(super) fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             ConnectionKind::Http1(own) => own.connection.poll_input(context),

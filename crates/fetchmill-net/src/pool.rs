@@ -337,7 +337,7 @@ impl Pool {
     }
 
     /// Opens a connection to the task's origin, or takes a share of one. Both the settings and `reach` must allow the
-    /// address, because a redirect may be more restricted. Otherwise fails with `private-address`.
+    /// address, because a redirect may be more restricted. If either does not, fails with `private-address`.
     pub async fn open(
         &self,
         connection: &mut Connection,

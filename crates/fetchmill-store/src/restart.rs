@@ -41,8 +41,8 @@ impl Removed {
 }
 
 /// Removes the job of a destination if `is_asked`, or if an earlier run has begun to remove it. Returns `None` if there
-/// is nothing to remove. The caller must hold the lock. `command` is the command of the new job. It keeps `resume` from
-/// fetching the removed job again if the removal is killed.
+/// is nothing to remove. The caller must hold the lock. `command` is the command of the new job. It ensures that
+/// `resume` does not fetch the removed job again if the removal is killed.
 pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) -> Result<Option<Removed>> {
     if !place.journal_path().exists() || !is_asked && !is_restarting(place)? {
         return Ok(None);
@@ -77,7 +77,7 @@ pub fn remove_job(place: &JobLocation, is_asked: bool, command: Option<&str>) ->
     Ok(Some(removed))
 }
 
-/// Removes folders that are not needed any more once the journal is empty. If a kill prevents this, the next run
+/// Removes folders that are no longer needed once the journal is empty. If the process is killed first, the next run
 /// removes their contents as data without a commit record.
 fn remove_folders(place: &JobLocation) -> Result<()> {
     let hidden = ShardFolder::new(&place.dest, "", true);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fetchmill_model::limits;
 
-/// The number of slots of a thread.
+/// The number of lookup slots per thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotLimits {
     /// Slots for lookups that are not slow yet.

@@ -31,7 +31,7 @@ pub(super) struct Upstreams {
     buffer: Vec<u8>,
     /// Limits how many tasks query over TCP at the same time.
     tcp_places: Rc<Semaphore>,
-    /// Sockets that reported a refusal while a query was being sent.
+    /// Sockets that reported a refusal when a query was sent.
     refused: Vec<SocketId>,
     pub(super) queries: u64,
     pub(super) over_tcp: u64,

@@ -122,7 +122,7 @@ fn table_header(rows: u64) -> [u8; TABLE_HEADER_BYTES] {
     header
 }
 
-/// Returns whether the table starts here. A table for a different number of rows counts as damage.
+/// Returns whether the table starts here. A table for a different number of rows is considered damaged.
 pub(super) fn is_table(bytes: &[u8], rows: u64) -> ManifestResult<bool> {
     if !bytes.starts_with(&TABLE_MAGIC) {
         return Ok(false);

@@ -389,7 +389,7 @@ fn other_than_plain(byte: u8) -> u8 {
     u8::from(byte.wrapping_sub(b' ') > b'~' - b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\')
 }
 
-/// Returns the length in bytes of the first character if it must be escaped, otherwise 0.
+/// Returns the length in bytes of the first character if it must be escaped, or 0 if not.
 fn escaped_length(bytes: &[u8]) -> usize {
     match bytes {
         [0..=0x1f | 0x7f | b'"' | b'\\', ..] => 1,

@@ -37,8 +37,7 @@ impl PlacedFiles {
             return Ok(no_name());
         }
         let is_as_left = match self.dest.state(&path)? {
-            // If there is a folder at the path, the file is already gone. The folder may contain an object of this
-            // pass.
+            // If the path leads to a folder, the file is already gone. The folder may contain an object of this pass.
             None | Some(PathState::Folder) => return Ok(Applied::of("removed")),
             Some(PathState::File { size, mtime_ns }) => {
                 self.overwrites_local

@@ -21,7 +21,7 @@ const SCANS_MAX: usize = 2;
 /// An object and its stored CRC-32C.
 type StoredRow = (StoredObject, u32);
 
-/// Number of rows that are read separately after damage, or because a batch is too large for the cache.
+/// Number of rows that are read separately after damage is found, or because a batch is too large for the cache.
 const ALONE_ROWS: u64 = 1024;
 
 /// Batches up to a total size, most recently used first. Belongs to one thread.

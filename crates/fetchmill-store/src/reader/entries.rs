@@ -15,9 +15,9 @@ use fetchmill_model::name::url_name;
 use fetchmill_model::target::entry::{EntryTraits, Naming};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Start of the entry for a listed key without known values ([`fetchmill_model::target::source_metadata`]).
+/// Prefix of the entry for a listed key without known values ([`fetchmill_model::target::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
-/// Start of the entry for a file of unknown size in a server's folder
+/// Prefix of the entry for a file of unknown size in a server's folder
 /// ([`fetchmill_model::target::source_metadata::SizedName`]).
 const SIZE_UNKNOWN: &str = "\0\0";
 

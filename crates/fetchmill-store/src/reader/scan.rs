@@ -14,7 +14,7 @@ use fetchmill_model::target::Sequence;
 
 /// Size of a read. A larger record is read on its own.
 const READ_BYTES: usize = MIB;
-/// Number of Parquet rows that are read one by one after damage, so that only the damaged rows are lost.
+/// Number of Parquet rows that are read one by one after damage is found, so that only the damaged rows are lost.
 const SALVAGED_ROWS: u64 = 1024;
 
 /// A row and its object.

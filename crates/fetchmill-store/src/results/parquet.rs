@@ -71,7 +71,7 @@ impl<W: Write + Send> ParquetWriter<W> {
         self.to.inner_mut().to.take().ok_or_else(ended)
     }
 
-    /// Replaces an error of the library with the operating system error that caused it, if there is one.
+    /// Replaces an error of the Parquet library with the operating system error that caused it, if any.
     fn checked<T>(&self, result: Result<T, ParquetError>) -> io::Result<T> {
         result.map_err(|error| match self.to.inner().refused {
             Some(number) => io::Error::from_raw_os_error(number),

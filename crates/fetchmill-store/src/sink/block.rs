@@ -69,9 +69,9 @@ struct EntryFacts {
     head_length: u32,
     /// Length of the host whose robots.txt forbids the target. The host is at the end of the entry.
     forbidding_host_length: u16,
-    /// Length of the additional values, as written by [`write_extra`]. 0 if there are none. These are the URL, kept
-    /// values, detail, the request (or the entry of a fetched target), the listed name, and replies that are not
-    /// objects.
+    /// Length of the additional values, as written by [`write_extra`], or 0 if there are none. The additional values
+    /// are the URL, the kept values, the detail, the request (or the entry of a fetched target), the listed name, and
+    /// replies that are not objects.
     rest_length: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The stage holds objects, named by sequence number, until their window is in the journal.
+//! The stage contains objects, named by sequence number, until their window is in the journal.
 //!
 //! A staged file is `<folder>/<sequence>`. The folder is derived from the sequence number and contains about 64 files.
 //! Every create and rename searches a block of the folder for a name, and searching a full block costs as much as the

@@ -1,4 +1,4 @@
-//! The identity of a job: the options by which two runs count as the same job.
+//! The identity of a job: the options that determine whether two runs belong to the same job.
 
 use std::collections::BTreeMap;
 use std::path::Path;

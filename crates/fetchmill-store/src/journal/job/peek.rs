@@ -15,7 +15,7 @@ pub(super) const RESTARTING: &str = "restarting";
 /// Reads a journal without changing it. Returns `None` if there is no journal, or if it has no tables yet.
 ///
 /// The journal is opened read-only. Nothing is written or synced, and the write-ahead log stays in place. After a kill,
-/// an unfinished transaction stays as it is, because only a writer can roll it back.
+/// an unfinished transaction is left alone, because only a writer can roll it back.
 pub(super) fn peek<T>(
     place: &JobLocation,
     read: impl Fn(&Connection) -> rusqlite::Result<T>,

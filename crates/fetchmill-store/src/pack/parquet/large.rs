@@ -111,8 +111,8 @@ impl LargeBody {
     }
 }
 
-/// Returns the page header. The library writes a header only together with a page of that length, so it gets a page of
-/// zeros, which are discarded. The zeros take no memory, because they are never read.
+/// Returns the page header. The Parquet library writes a header only together with a page of that length, so it gets a
+/// page of zeros, which are discarded. The zeros take no memory, because they are never read.
 fn header(compressed_len: usize, page_len: usize) -> Result<Bytes> {
     let page = Page::DataPage {
         buf: Bytes::from(vec![0; compressed_len]),

@@ -2,8 +2,8 @@
 //! own.
 //!
 //! # Rules
-//! - The two members of an object form one record of a pack, so neither exists without the other. With `--keep-failed`,
-//!   the members of the redirects that led to the object follow in the same record.
+//! - The two members of an object form one record of a pack, so one never exists without the other. With
+//!   `--keep-failed`, the members of the redirects that led to the object follow in the same record.
 //! - The head of a reply is kept byte for byte. The client has already removed any chunked framing. If the head
 //!   announces chunks, the body is written as a single chunk, so that the message matches its head. Digests cover this
 //!   message, as `warcio check` expects.
