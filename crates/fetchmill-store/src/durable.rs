@@ -148,7 +148,7 @@ pub fn create_with(
         }
     }
     if let Some(seconds) = modified {
-        // If the file system cannot store this time, the time of writing remains.
+        // If the file system cannot store this time, the file keeps the time of writing.
         let _ = rustix::fs::futimens(&file, &modified_at(seconds));
     }
     // With a quota or on a network file system, the error may be reported only on close. Dropping a `std` file would
@@ -156,8 +156,8 @@ pub fn create_with(
     close(file)
 }
 
-/// Sets a file's modification time, in seconds since 1970. If the file system cannot store this time, the old one
-/// remains.
+/// Sets a file's modification time, in seconds since 1970. If the file system cannot store this time, the file keeps
+/// its old one.
 pub fn set_modified(folder: BorrowedFd<'_>, name: &[u8], seconds: u64) {
     let _ = rustix::fs::utimensat(folder, name, &modified_at(seconds), AtFlags::SYMLINK_NOFOLLOW);
 }

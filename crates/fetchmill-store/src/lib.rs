@@ -11,7 +11,7 @@
 //! # Invariants
 //! - A target is finished only after its bytes are durable, its commit record is sent, and the journal is synced, in
 //!   this order.
-//! - Sinks know nothing about transports.
+//! - Sinks do not depend on transports.
 
 pub mod background;
 mod beneath;

@@ -1,6 +1,6 @@
 //! Restarts a destination: removes the files of its job, and then the job itself.
 //!
-//! A fact in the journal says that the removal has begun. From then on, the job cannot continue, and the next run
+//! A fact in the journal says that the removal has started. From then on, the job cannot continue, and the next run
 //! completes the removal first. The last step is one transaction that empties the journal. Until then, everything that
 //! shows which files belong to the job stays in place, so that the removal can be repeated after a kill.
 //!

@@ -70,7 +70,7 @@ impl LocalFolder {
         }
     }
 
-    /// Moves a file from another folder to the same path here, replacing any existing file.
+    /// Moves a file from another folder to the same path in this folder, replacing any existing file.
     pub(super) fn take(&mut self, from: &mut LocalFolder, path: &[u8]) -> Result<MoveResult> {
         let moved = from.folder(path, false).and_then(|(from, leaf)| {
             let (to, _) = self.folder(path, true)?;

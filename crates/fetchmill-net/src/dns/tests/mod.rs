@@ -78,7 +78,7 @@ impl Thread {
     }
 }
 
-/// Settings that look up the IPv4 addresses of exactly the given names.
+/// Settings for looking up only IPv4 addresses, for exactly the given names.
 fn setup(servers: &[&Fake]) -> DnsSetup {
     let mut setup = DnsSetup::of("", "", Families::V4);
     setup.upstreams = servers.iter().map(|server| server.address).collect();

@@ -14,13 +14,13 @@ pub const LIST: &str = "list";
 /// Listing of a bucket.
 pub const KEYS: &str = "keys";
 
-/// Listing of a web server's folders that are listed as JSON.
+/// Listing of a web server whose folders are served as JSON.
 pub const FOLDERS: &str = "autoindex";
 
-/// Listing of a web server's folders that are listed as index pages.
+/// Listing of a web server whose folders are served as index pages.
 pub const INDEX_PAGES: &str = "html";
 
-/// Listing of a web server's folders that are listed as pages with links.
+/// Listing of a web server whose folders are served as pages with links.
 pub const LINK_PAGES: &str = "links";
 
 /// Listing of a sitemap. Its targets are like those of a list.

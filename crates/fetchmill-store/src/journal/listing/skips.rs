@@ -41,7 +41,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the number of skipped targets by reason. Jobs that 0.1.0 started have no reasons.
+    /// Returns the number of skipped targets by reason. Journals of jobs that 0.1.0 started contain no reasons.
     pub fn skipped(&self) -> Result<BTreeMap<String, u64>> {
         let identity = self.get("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default();
         self.check(by_reason(&self.db, &identity))

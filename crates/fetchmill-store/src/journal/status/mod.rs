@@ -157,7 +157,7 @@ fn failed_folders(db: &Connection, after: Option<&[u8]>, max: usize) -> rusqlite
 /// Failed and absent targets that a retry run does not fetch.
 #[derive(Debug, Default)]
 pub struct KeptFailures {
-    /// Shard with the rows of these targets and of the skipped ones.
+    /// Shard that contains the rows of these targets and of skipped targets.
     pub shard: Option<ShardEnd>,
     failed: u64,
     absent: u64,
