@@ -81,8 +81,8 @@ fn has_source(address: &SocketAddr) -> bool {
         || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(address)).is_ok()
 }
 
-/// Converts an error on an open connection before the head of a reply. After the head, the failure is always
-/// `truncated`.
+/// Converts an error that occurred on an open connection before the head of a reply. After the head, the failure is
+/// always `truncated`.
 ///
 /// If the network reports that the route is gone, the failure is `unreachable`. All other errors are `reset`, including
 /// `ETIMEDOUT`, which means that the system gave up before any of our deadlines.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::{AddressPolicy, Deadlines, Timeouts};
 
-/// Phases of an attempt in microseconds. `None` means that the phase did not happen, such as connecting on a kept
-/// connection. A failed phase lasts until the failure.
+/// Phases of an attempt in microseconds. `None` means that the phase did not occur. For example, a kept connection has
+/// no connecting phase. A failed phase lasts until the failure.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Phases {
     /// Name lookup.

@@ -348,7 +348,7 @@ impl Pool {
     }
 
     /// Opens a connection that a job needs to continue. If this machine is out of descriptors or ports, retries for a
-    /// while, because other connections free theirs.
+    /// while, because other connections may be closed and free some.
     pub async fn open_when_able(
         &self,
         connection: &mut Connection,
@@ -378,7 +378,7 @@ impl Pool {
         let Some(origin) = connection.origin.clone() else {
             return Err(ConnectFailure::Failed(FailureKind::Unreachable));
         };
-        // Connecting has its own deadline. The watch interrupts it only when the whole job ends.
+        // The connection attempt has its own deadline. The watch interrupts it only when the whole job ends.
         watch.rest();
         let settings = &self.settings;
         let own = if origin.is_named { AddressPolicy::Anywhere } else { settings.reach };
@@ -568,7 +568,7 @@ fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     });
 }
 
-/// Converts a failure to connect. A failure to reach the proxy says nothing about the origin.
+/// Converts a failure to connect. If the proxy cannot be reached, this says nothing about the origin.
 fn of_way(kind: FailureKind, proxy: Option<&Proxy>) -> ConnectFailure {
     ConnectFailure::Failed(if proxy.is_some() { FailureKind::Proxy } else { kind })
 }

@@ -10,7 +10,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{MonotonicMicros, NextStep};
 use fetchmill_model::target::TargetList;
 
-/// Replies that are still uncertain, in the form in which their owner stores them.
+/// Replies that are still uncertain, stored in a form that their owner chooses.
 pub trait HeldReplies: Default {
     /// Whether the replies outlive the watch of the next attempt. If so, a rest that this watch cuts short continues in
     /// the background.
@@ -99,7 +99,7 @@ impl<H: HeldReplies> CertainConnection<H> {
     }
 
     /// Returns how the connection can be used after a reply. `seen` is the connection's state after the reply. If
-    /// `looks` is set, the socket is checked as well.
+    /// `looks` is set, also checks the socket.
     pub fn after_reply(&self, seen: IdleState, is_kept: bool, looks: bool) -> AfterReply {
         let seen = if looks && seen == IdleState::Quiet { self.connection.look() } else { seen };
         if seen.is_surplus() {

@@ -89,7 +89,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Handles a rest that the watch cut short. This rest does not make any replies certain.
+    /// Handles a rest that the watch cut short. Such a rest does not make replies certain.
     fn cut_short(&self, task: &mut CertainConnection<H>, kind: FailureKind) -> Judged {
         if H::OUTLIVE_WATCH {
             self.rest_aside(task);

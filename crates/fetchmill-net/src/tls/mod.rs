@@ -60,7 +60,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 impl Tls {
     /// Creates a worker's TLS setup. All workers share `roots`, but not their sessions. A setup with `client` is only
-    /// for the origin that receives this certificate.
+    /// for the origin that receives this client certificate.
     pub fn new(roots: &TlsRoots, options: &TlsOptions, client: Option<&ClientIdentity>) -> Result<Self> {
         let provider = provider();
         let verifier = Verifier::new(roots, &options.insecure_hosts, &provider)?;

@@ -226,7 +226,7 @@ proptest! {
         fixture.sealed(&rows, 3);
         let mut bytes = std::fs::read(fixture.path("m")).unwrap();
         let footer = bytes.len() - 48;
-        // The edited words are two numbers for each of four frames, one for the page, and four in the footer.
+        // The edited words are two numbers for each of the four frames, one for the page, and four in the footer.
         let directory = footer - 9 * 8;
         for (word, value) in edits {
             let at = directory + word * 8;

@@ -60,8 +60,8 @@ pub(super) fn open_base(path: &Path) -> Result<Connection> {
 pub(super) fn look_at_base(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
     if path.exists() {
-        // Open for writing if possible. After a kill, an unfinished transaction must be rolled back, and only writers
-        // can do that in SQLite.
+        // Open it for writing if possible. After a kill, an unfinished transaction must be rolled back, and only
+        // writers can do that in SQLite.
         let open = || {
             let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             db.busy_timeout(std::time::Duration::from_secs(10))?;

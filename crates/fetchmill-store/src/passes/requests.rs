@@ -49,7 +49,7 @@ pub(super) fn write(plan: &Path, path: &Path) -> Result<u64> {
 fn request(row: &Row<'_>) -> rusqlite::Result<ListRow<'static>> {
     let name: Vec<u8> = row.get(0)?;
     let url: Option<String> = row.get(1)?;
-    // A header field must be text, so other values are not sent.
+    // A header field must be text, so values that are not text are omitted.
     let etag = row.get::<_, Option<Vec<u8>>>(5)?.and_then(|etag| String::from_utf8(etag).ok());
     let modified = row.get::<_, Option<i64>>(6)?.and_then(|seconds| u64::try_from(seconds).ok());
     Ok(ListRow {

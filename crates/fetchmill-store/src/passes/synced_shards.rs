@@ -197,7 +197,7 @@ impl StagedShards {
     }
 }
 
-/// Moves a file. If the file is missing, it was already moved before a kill.
+/// Moves a file. If the file is missing, it was already moved before the process was killed.
 fn move_into(from: &Path, folder: &Path, name: &str) -> Result<()> {
     let to = folder.join(name);
     if !from.exists() && to.exists() {

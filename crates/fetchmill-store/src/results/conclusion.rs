@@ -81,7 +81,7 @@ pub fn read_summary(journal: &Journal) -> Result<Option<Summary>> {
     journal.get(SUMMARY)?.as_deref().map(Summary::from_text).transpose()
 }
 
-/// Returns the summary of the rows so far, for a run that ends before its check does.
+/// Returns the summary of the rows so far, for a run that ends before the check is complete.
 pub fn summarize(place: &JobLocation, journal: &Journal, rows: RowKind) -> Result<Option<Summary>> {
     gather(place, journal, rows, &mut |_| Ok(()), &|| true)
 }

@@ -209,7 +209,7 @@ impl Sink for FilesSink {
 
     fn checkpoint(&mut self, _is_last: bool) -> Result<CheckpointResult> {
         let has_unsynced = self.is_durable && self.has_unsettled();
-        // The manifest is in the job's state folder, as the stage is, so the same sync makes it durable.
+        // The manifest and the stage are both in the job's state folder, so the same sync makes both durable.
         let manifest = if self.open.objects.is_empty() { None } else { self.manifest.checkpoint()? };
         self.staged = std::mem::take(&mut self.open);
         let settled = Runs::from_unsorted(&mut self.renamed);

@@ -253,8 +253,8 @@ fn holder_is_ending(file: &File) -> bool {
     found.is_some_and(|mark| mark.is_visible_to(&own) && mark.process_state() == ProcessState::Ending)
 }
 
-/// Returns the mark in the lock file with this inode. `None` if there is no mark, or if it was copied from another
-/// file.
+/// Returns the mark in the lock file with this inode. `None` if the file contains no mark, or a mark that was copied
+/// from another file.
 fn mark_in(file: &File, inode: u64) -> Option<Mark> {
     read_mark(file)?.parse::<Mark>().ok().filter(|mark| mark.inode == inode)
 }

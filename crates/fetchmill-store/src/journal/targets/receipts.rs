@@ -53,7 +53,8 @@ impl Journal {
         self.check(done).map(drop)
     }
 
-    /// Clears targets in their pages, or removes them from the table of waiting targets. Returns how many there were.
+    /// Clears targets in their pages, or removes them from the table of waiting targets. Returns the number of these
+    /// targets.
     fn clear(&mut self, sequences: &Runs) -> Result<u64> {
         let mut cleared = 0;
         for (start, length) in sequences.iter() {

@@ -5,7 +5,7 @@
 //! - `metadata` is Parquet's `FileMetaData` with the row groups since the previous record.
 //! - `previous` is the end of the previous record, or 0.
 //! - `length` is the length of the metadata.
-//! - The checksum covers all of these.
+//! - The checksum covers all of the preceding fields.
 //!
 //! The cost of a record therefore depends only on its own row groups. Parquet readers ignore the space between row
 //! groups.

@@ -253,8 +253,8 @@ fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W
 }
 
 /// Holds the output until it is taken back. The Parquet library returns it only after one more write. Also keeps the
-/// errors of the operating system, because the library turns some of them into text. Users can act on an error number
-/// such as `ENOSPC`.
+/// errors of the operating system, because the library turns some of them into text, and users can act on an error
+/// number such as `ENOSPC`.
 #[derive(Debug)]
 struct OutputSlot<W> {
     to: Option<W>,

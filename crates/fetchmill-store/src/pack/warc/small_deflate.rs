@@ -34,7 +34,7 @@ const HASH_BITS: u32 = 10;
 const BITS_MAX: usize = 9;
 /// Number of bytes per store. A writer needs this much space after its end.
 const STORE_BYTES: usize = 8;
-/// Number of literals that are combined before a store. They fit together with the bits that the previous store left,
+/// Number of literals that are combined before a store. They fit in addition to the bits that the previous store left,
 /// which are fewer than eight.
 const LITERALS_AT_ONCE: usize = 6;
 
@@ -177,7 +177,7 @@ impl MatchFinder {
         (self.position, self.written) = (position, written);
     }
 
-    /// Records the position of a word. Returns its previous position, or an arbitrary one.
+    /// Records the position of a word. Returns the word's previous position, or an arbitrary position.
     #[inline]
     fn note(&mut self, word: u32, position: usize) -> usize {
         usize::from(std::mem::replace(&mut self.seen[hash(word)], position as u16))
@@ -227,7 +227,7 @@ impl Codes {
     }
 }
 
-/// Returns whether all bytes have a code. These are printable characters, tab, CR and LF.
+/// Returns whether all bytes have a code. The bytes with codes are printable characters, tab, CR and LF.
 #[inline]
 fn has_codes(record: &[u8]) -> bool {
     record.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'))

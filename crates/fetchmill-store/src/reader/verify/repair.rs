@@ -1,8 +1,8 @@
 //! Repairs a destination: lost objects will be fetched again, and all others are kept.
 //!
 //! A damaged shard is rewritten without the lost objects. One transaction seals the new shard in its place and makes
-//! the lost targets wait. Files are renamed and removed only after that. A crash leaves either the old or the new
-//! state, and the next run or repair finishes the work.
+//! the lost targets wait. Files are renamed and removed only after this transaction. A crash leaves either the old or
+//! the new state, and the next run or repair finishes the work.
 //!
 //! In the `files` format, damaged files are removed before the transaction, because existing files are never replaced.
 //! If a crash happens in between, the files are missing, and the next repair plans their targets again.
@@ -56,7 +56,7 @@ pub(crate) fn tidy(place: &JobLocation) -> Result<()> {
         let is_there = open.join(&sealed.data.path).exists() || shard_folder.shard_path(*number).exists();
         let is_named =
             open.join(&sealed.manifest.path).exists() || shard_folder.manifest_path(*number).exists();
-        // If a shard is at neither path, this is reported later.
+        // A shard that is at neither path is reported later.
         if is_there && is_named {
             shard_folder.publish_if_there(&sealed.data.path, &sealed.manifest.path, *number)?;
         }
