@@ -1,7 +1,7 @@
 //! The parts that are appended after the frames when a manifest is sealed: the hash table, the directory and the
 //! footer.
 //!
-//! The directory contains the first entry of each page of the table. A lookup by name therefore reads the table only
+//! The directory contains the first entry of each page of the table. As a result, a lookup by name reads the table only
 //! once, regardless of the hash. If someone makes names collide on purpose, only lookups of those names have to read
 //! more rows.
 

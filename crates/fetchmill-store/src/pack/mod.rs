@@ -1,5 +1,5 @@
-//! Formats that put many objects into one file. They convert objects to records, and records back to objects. This code
-//! does no I/O of its own. The sinks take care of files, syncs and commit records.
+//! Formats that put many objects into one file. They convert objects to records, and records back to objects. The sinks
+//! take care of files, syncs and commit records.
 
 mod file_body;
 mod item_lines;

@@ -1,8 +1,9 @@
 //! Derives the page entry of an object from its stored name.
 //!
 //! For the listing of a server, the entry is the name. For a list, the entry contains a URL and possibly other values,
-//! which a manifest does not store. Such an entry can be derived only if the name is the URL, or the URL without the
-//! scheme that the whole list shares. The URL in a damaged record is never used, because the URL itself may be damaged.
+//! which a manifest does not store. Such an entry can be derived only if the name is the URL, or if it is the URL
+//! without a scheme that is the same in the whole list. The URL in a damaged record is never used, because the URL
+//! itself may be damaged.
 
 use std::borrow::Cow;
 

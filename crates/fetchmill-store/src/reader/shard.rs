@@ -1,7 +1,7 @@
 //! Reads a sealed shard in place: a single object by its row, or all objects in order.
 //!
 //! An object that does not match the name, length and checksum in its manifest row counts as damaged. The shard itself
-//! is opened only when its first object is read. A lookup among hundreds of shards therefore opens hundreds of
+//! is opened only when its first object is read. As a result, a lookup among hundreds of shards opens hundreds of
 //! manifests but only one shard.
 
 use std::fs::File;

@@ -56,8 +56,8 @@ pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     if has_journal || path.symlink_metadata().is_err() { Ok(()) } else { Err(foreign(path)) }
 }
 
-/// Fails if the results file cannot be used. Must be called once the journal is open. Without this check, an unfinished
-/// job would report only after a million requests that it cannot create its file.
+/// Fails if the results file cannot be used. Must be called once the journal is open. Without this check, a job could
+/// find out only after a million requests that it cannot create its file.
 pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
     if journal.get(SUMMARY)?.is_some() || journal.get(COMPLETE)?.is_some() {
         return Ok(());

@@ -56,8 +56,8 @@ pub(super) struct SinkObject<'o> {
 }
 
 impl<'o> SinkObject<'o> {
-    /// Creates the object of an entry. If its body is staged, the file loses its name. This is safe: until its commit
-    /// record is in the journal, the object would be fetched again in any case.
+    /// Creates the object of an entry. If its body is staged, the name of the staged file is removed. This is safe:
+    /// until its commit record is in the journal, the object would be fetched again in any case.
     pub(super) fn of(
         block: &'o Block,
         entry: &BlockEntry,

@@ -1,6 +1,6 @@
 //! `tar`, `warc` and `jsonl`: records that are appended to a shard. A checkpoint syncs the shard and its manifest and
-//! returns their ends. A resumed job truncates both to these ends. After a crash, only the objects of one window are
-//! therefore fetched again, regardless of the size of the shard.
+//! returns their ends. A resumed job truncates both to these ends. As a result, only the objects of one window are
+//! fetched again after a crash, regardless of the size of the shard.
 
 use std::sync::Arc;
 

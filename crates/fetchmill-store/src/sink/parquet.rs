@@ -1,6 +1,6 @@
 //! `parquet`: rows in files that are valid only as a whole. A checkpoint ends the row group, appends the metadata for a
-//! footer, and syncs the shard and its manifest. A resumed job truncates both to this point and appends the footer.
-//! After a crash, only the objects of one window are therefore fetched again, as with other packs.
+//! footer, and syncs the shard and its manifest. A resumed job truncates both to this point and appends the footer. As
+//! a result, only the objects of one window are fetched again after a crash, as with other packs.
 //!
 //! The row group of a window may be small. For this reason, a shard is not sealed after every window. It is sealed when
 //! it is full, after `--seal-after`, when it has too many row groups, or at the end of the job. Small shards are

@@ -1,8 +1,8 @@
 //! Paths of shards. Open shards are in `.fetchmill/open`. Sealed shards are numbered files in the destination, and
 //! their manifests are in `.fetchmill/index`.
 //!
-//! A sealed shard is renamed only after the transaction that gave it a number. A file that has a final name but is not
-//! in the journal therefore does not belong to the job and is never replaced.
+//! A sealed shard is renamed only after the transaction that gave it a number. This means that a file with a final name
+//! that is not in the journal does not belong to the job. Such a file is never replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};

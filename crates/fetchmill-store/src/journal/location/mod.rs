@@ -108,8 +108,8 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Prepares a job that uploads its shards to a bucket. Until the upload, the shards are in the state folder. This
-    /// is `state`, or a folder in the working directory.
+    /// Prepares a job that uploads its shards to a bucket. Until the upload, the shards are in the state folder, which
+    /// is `state` or a folder in the working directory.
     pub fn prepare_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
         let dest = UploadDestination::shards_folder(&state);

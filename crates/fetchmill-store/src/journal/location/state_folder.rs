@@ -1,7 +1,7 @@
 //! Locates the state folder of a job and checks its contents.
 //!
 //! The state folder is below the destination, next to an output file, or at `--state`. A destination may come from
-//! someone else. If a file in it names a state folder, that folder is therefore used only if it contains the same
+//! someone else. For this reason, a state folder that is named by a file in it is used only if it contains the same
 //! token. Nothing in the state folder is accessed through links.
 
 use std::io::ErrorKind;
@@ -161,8 +161,8 @@ fn is_known(name: &std::ffi::OsStr) -> bool {
         || ["job.sqlite", "stream.sqlite"].iter().any(|database| name.starts_with(database.as_bytes()))
 }
 
-/// Fails if a job's folder is a link, or contains anything other than files and folders. Through a link, other files
-/// would be truncated and removed. Opening a pipe would block forever.
+/// Fails if a job's folder is a link, or contains anything other than files and folders. Through a link, unrelated
+/// files would be truncated and removed. Opening a pipe would block forever.
 pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
         return Err(Error::Security(format!(

@@ -186,8 +186,8 @@ impl Journal {
     /// `each_failure` calls its argument with each selected target, and returns the targets that are not selected.
     /// `is_folder_meant` selects unlisted folders by their last status.
     ///
-    /// All changes are made in one transaction. After a crash, the journal therefore has the state of either the old or
-    /// the new run. Returns the number of targets and folders to retry.
+    /// All changes are made in one transaction, so a crash leaves the state of either the old or the new run. Returns
+    /// the number of targets and folders to retry.
     pub fn start_pass(
         &mut self,
         is_folder_meant: impl Fn(Option<u16>) -> bool,

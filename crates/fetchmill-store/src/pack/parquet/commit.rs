@@ -7,7 +7,7 @@
 //! - `length` is the length of the metadata.
 //! - The checksum covers all of the preceding fields.
 //!
-//! The cost of a record therefore depends only on its own row groups. Parquet readers ignore the space between row
+//! As a result, the cost of a record depends only on its own row groups. Parquet readers ignore the space between row
 //! groups.
 
 use super::error::{ShardError, one_line};

@@ -1,8 +1,8 @@
 //! Objects as Parquet: one row per object, in files that pyarrow, `DuckDB` and Polars can read.
 //!
 //! The footer of a Parquet file comes last, so no prefix of the file is valid. To make a prefix usable, an encoder ends
-//! the row group and appends the metadata for a footer. This is a commit (`commit`). A shard that was truncated to a
-//! commit is completed with the footer from [`footer_of`].
+//! the row group and appends the metadata for a footer. This is called a commit (`commit`). A shard that was truncated
+//! to a commit is completed with the footer from [`footer_of`].
 //!
 //! This module defines the columns ([`schema()`]) and builds rows ([`BatchBuilder`]). It writes rows
 //! ([`ParquetEncoder`]), and reads a single row ([`ParquetShard::row`]) or many ([`ParquetShard::batches`]). Callers
