@@ -5,7 +5,7 @@
 //! one has failed or taken [`limits::CONNECT_ATTEMPT_DELAY`]. The first connection wins.
 //!
 //! If no attempt succeeds, the most informative failure is returned:
-//! 1. This machine ran out of a resource, so another address might still have worked.
+//! 1. This machine ran out of a resource, so an address that was not tried may still work.
 //! 2. `refused`, then `reset`: a machine has answered.
 //! 3. `connect-timeout`: the machine may exist but is silent.
 //! 4. `unreachable`: for a host with both families, this often only means that this machine has no IPv6.

@@ -348,7 +348,7 @@ impl Pool {
     }
 
     /// Opens a connection that a job needs to continue. If this machine is out of descriptors or ports, retries for a
-    /// while, because other connections may be closed and free some.
+    /// while, because other connections may be closed and free theirs.
     pub async fn open_when_able(
         &self,
         connection: &mut Connection,

@@ -1,5 +1,5 @@
 //! Failures shards. They contain one JSON line per failed or absent target, in zstd frames, with one frame per window.
-//! A target that a transform dropped also has a line, because there is no other record that it is finished.
+//! A target that a transform dropped also has a line, because no other record shows that it is finished.
 //!
 //! Lines are appended and synced before the commit record that counts them. Bytes after the recorded end are ignored,
 //! and truncated when the job resumes. Failures are stored as data, so memory use does not depend on how many there

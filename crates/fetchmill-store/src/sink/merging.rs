@@ -1,5 +1,5 @@
 //! Selects small shards to merge. A merge takes enough shards of similar size that an object is rewritten only once
-//! each time its shard grows by a factor of 16. A merged shard is never larger than a full one, either in bytes or in
+//! each time its shard grows by a factor of 16. A merged shard is never larger than a full one, whether in bytes or in
 //! rows.
 
 use std::collections::BTreeMap;

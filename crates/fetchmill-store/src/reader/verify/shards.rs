@@ -181,8 +181,8 @@ pub(super) fn check_sealed(
     }
 }
 
-/// Returns whether the checksums of records do not cover all bytes. If they do not, and the file is damaged although
-/// all checksums match, the damage may be in the facts of any record. In `tar` and `warc`, checksums cover the whole
+/// Returns whether some bytes of records are not covered by checksums. If so, and if the file is damaged although all
+/// checksums match, the damage may be in the facts of any record. In `tar` and `warc`, checksums cover the whole
 /// record.
 fn has_unproved_facts(format: Format) -> bool {
     matches!(format, Format::Parquet | Format::Jsonl)
