@@ -70,7 +70,7 @@ pub struct ReceivedReply {
     /// Whether the sink wanted no more data before the end of the reply ([`BodySink::wants_more`]). If so, nothing more
     /// is read from the connection or stream.
     pub is_cut: bool,
-    /// Bytes that arrived with the reply but do not belong to it. Nothing that follows them can be trusted.
+    /// Bytes that arrived with the reply but do not belong to it. Data that follows these bytes cannot be trusted.
     pub surplus: IdleState,
 }
 

@@ -568,7 +568,7 @@ fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     });
 }
 
-/// Converts a failure to connect. If the proxy cannot be reached, this says nothing about the origin.
+/// Converts a failure to connect. An unreachable proxy says nothing about the origin.
 fn of_way(kind: FailureKind, proxy: Option<&Proxy>) -> ConnectFailure {
     ConnectFailure::Failed(if proxy.is_some() { FailureKind::Proxy } else { kind })
 }

@@ -43,7 +43,7 @@ pub struct DnsSetup {
     pub spreads: bool,
     /// Search domains for short names.
     pub search: Vec<String>,
-    /// Minimum number of dots in a name for it to be tried unchanged before the search domains.
+    /// Minimum number of dots that a name must contain to be tried unchanged before the search domains.
     pub ndots: u8,
     /// Timeout of the first try. It grows by a factor of 1.5 with each try.
     pub timeout: Duration,

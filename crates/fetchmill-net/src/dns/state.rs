@@ -1,4 +1,4 @@
-//! State of a thread's resolver: running lookups, answers and the cache. None of its functions blocks.
+//! State of a thread's resolver: running lookups, answers and the cache. Its functions never block.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

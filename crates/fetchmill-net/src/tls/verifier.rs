@@ -148,8 +148,8 @@ fn weak_key() -> rustls::Error {
     CertificateError::Other(OtherError(Arc::new(WeakKey))).into()
 }
 
-/// Returns whether a certificate cannot be used to verify signatures. This happens only for insecure hosts, because
-/// other hosts' certificates were verified before.
+/// Returns whether a certificate cannot be used to verify signatures. This happens only for insecure hosts, because the
+/// certificates of all other hosts have already been verified.
 fn is_taken_as_it_is(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_err() || has_weak_key(certificate)
 }

@@ -5,7 +5,7 @@
 //! target that must wait moves to a separate table, so that its page can be deleted.
 //!
 //! Everything between [`Journal::begin`] and [`Journal::commit`] is one transaction and one sync. A page of a thousand
-//! names takes about 20 us, which is far below 1 us per object.
+//! names takes about 20 us, which is much less than 1 us per object.
 
 mod database;
 mod job;

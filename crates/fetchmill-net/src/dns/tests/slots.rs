@@ -3,7 +3,7 @@
 use super::fake::Fake;
 use super::*;
 
-/// Starts a server that answers for every name except those that begin with `dead`.
+/// Starts a server that answers for every name except those that start with `dead`.
 async fn half_dead() -> Fake {
     Fake::start(|query| if query.lower().starts_with("dead") { Vec::new() } else { query.found(1).once() })
         .await

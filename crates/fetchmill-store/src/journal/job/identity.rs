@@ -88,7 +88,7 @@ pub const ROBOTS: &str = "robots";
 /// Part for the request made for each target.
 pub const REQUEST_PART: &str = "request";
 
-/// Rejects a job that writes rows. For commands that need objects or lists of failures.
+/// Rejects a job that writes rows. Used by commands that need objects or lists of failures.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {
         Some(kind @ (CHECK | LIST)) => Err(Error::Usage(format!(

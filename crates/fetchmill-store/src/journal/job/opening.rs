@@ -35,7 +35,7 @@ pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
     db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
-/// Discards a job and all records of its files. The records include the rules, because the next job uses the current
+/// Discards a job and all records of its files. The rules are discarded as well, because the next job uses the current
 /// rules.
 const FORGET_FILES: &str = "
 DELETE FROM manifests; DELETE FROM open_shards; DELETE FROM shards; DELETE FROM job";

@@ -79,8 +79,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns failed folders to the walk, selected by their last status. Returns how many were selected, and how many
-    /// were not.
+    /// Returns failed folders to the walk, selected by their last status. Returns the numbers of folders that were and
+    /// were not selected.
     pub(in crate::journal) fn retry_folders(
         &mut self,
         is_meant: impl Fn(Option<u16>) -> bool,

@@ -21,7 +21,8 @@ impl Journal {
             sequence,
             name: entry.into(),
             attempts: 0,
-            // The kind says why a target waits. Lost objects have no kind of their own, and `truncated` comes closest.
+            // The failure kind says why a target waits. Lost objects have no kind of their own, and `truncated` comes
+            // closest.
             kind: FailureKind::Truncated,
             not_before: 0,
             throttled_since: 0,

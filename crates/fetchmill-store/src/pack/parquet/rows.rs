@@ -61,7 +61,7 @@ impl<'a> BatchRows<'a> {
         self.len() == 0
     }
 
-    /// Returns the object in a row and its stored CRC-32C. `None` if there is no such row. Kept values are written to
+    /// Returns the object in a row and its stored CRC-32C. `None` if the row does not exist. Kept values are written to
     /// `kept`.
     pub fn get<'o>(&self, row: usize, kept: &'o mut Vec<u8>) -> Option<Object<'o>>
     where

@@ -45,7 +45,7 @@ impl ObjectSample {
         }
     }
 
-    /// Offers an object, which may be drawn.
+    /// Offers an object to the sample, which may draw it.
     pub(super) fn offer(&mut self, row: &ManifestRow<'_>, shard: Option<(ShardNumber, u64)>) {
         if self.wanted == 0 {
             return;
