@@ -64,7 +64,7 @@ def _of_failures(folder: Path) -> Answers:
 
 
 def _class_of_failure(failure: Failure) -> str:
-    """Returns the class of a failure: the status unless it is 2xx, or else the class of the failure kind."""
+    """Returns the class of a failure: the status, or the class of the failure kind if the status is 2xx or missing."""
     is_answer = failure.status is not None and not is_good(failure.status)
     return str(failure.status) if is_answer else _class(None, failure.kind)
 

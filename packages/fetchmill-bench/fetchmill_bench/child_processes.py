@@ -31,8 +31,8 @@ def _end_after(parent: Any) -> None:  # noqa: ANN401 - no public type
 class Reports:
     """Calls a function in the parent process when a child asks for it.
 
-    Create the object before the children, but enter its block only after the fork, because a process with threads must
-    not fork. The end of the block waits until all reports from the children have been processed.
+    Create the object before starting the children, but enter its block only after the fork, because a process with
+    threads must not fork. The end of the block waits until all reports from the children have been processed.
 
     Args:
         take: the parent's function, which is called in a thread.

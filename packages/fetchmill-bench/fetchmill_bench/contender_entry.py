@@ -41,7 +41,7 @@ def _first_of(error: BaseException) -> BaseException:
 
 
 def _prepare(task: Task) -> None:
-    """Gives all contenders equal conditions: no proxies, the most descriptors, and the task's name lookup."""
+    """Gives all contenders equal conditions: no proxies, the highest descriptor limit, and the task's name lookup."""
     for variable in [name for name in os.environ if name.lower().endswith("_proxy")]:
         del os.environ[variable]
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -34,7 +34,7 @@ class ContenderResult:
         failures: number of requests without a complete 2xx reply; for sites, without a status.
         seconds: duration, as measured by the contender itself.
         points: the number of completed requests over time.
-        set_up: seconds until the way had created its clients, if it reports this.
+        set_up: seconds that the way took to create its clients, if it reports them.
     """
 
     status: RunStatus

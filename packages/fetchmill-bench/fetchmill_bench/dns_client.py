@@ -11,7 +11,7 @@ _A, _IN = 1, 1
 _TRUNCATED, _RECURSION = 0x0200, 0x0100
 # Maximum number of datagrams in flight. With more, some would be lost.
 _AT_ONCE = 100
-# A name has no address if there is no answer within this time.
+# A name without an answer within this time has no address.
 _QUIET_SECONDS = 1.0
 _DATAGRAM_MAX = 65_535
 
@@ -56,7 +56,7 @@ def _ask_some(where: tuple[str, int], names: list[str]) -> Iterator[tuple[str, s
 
 
 def _ask_by_tcp(where: tuple[str, int], number: int, name: str) -> bytes:
-    """Returns the whole reply; empty if there is none."""
+    """Returns the entire reply, or an empty one if there is no answer."""
     with contextlib.suppress(OSError), socket.create_connection(where, _QUIET_SECONDS) as tcp:
         question = _question(number, name)
         tcp.sendall(struct.pack(">H", len(question)) + question)

@@ -40,7 +40,7 @@ class Endpoint:
         hosts: path of a file with the addresses of the sites: an address and a name in each line.
         is_foreign: whether the server is the user's own.
         bucket: the bucket of a store.
-        environment: environment of store clients, with the store's credentials instead of the user's.
+        environment: environment variables for store clients, with the store's credentials instead of the user's.
         served: number of objects requested from the server so far; None if the server does not report it.
         server_cpu_seconds: the server's CPU time so far; None if the server does not report it.
     """

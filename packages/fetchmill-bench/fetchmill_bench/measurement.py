@@ -30,10 +30,10 @@ class Bounds:
 
     Args:
         seconds: time after which the program is asked to stop.
-        asks: whether SIGINT asks the program to stop; False for a program that ends by itself at that time.
+        asks: whether to ask the program to stop with SIGINT; False if it ends by itself at that time.
         from_first_line: whether `seconds` counts from the first line of output instead of from the start.
-        grace: time limit in seconds for the program to end after that. With `from_first_line`, it also applies to the
-            first line.
+        grace: seconds that the program has to end after `seconds`. With `from_first_line`, this also limits the wait
+            for the first line.
     """
 
     seconds: float
@@ -197,7 +197,7 @@ class _Program:
         return bool(chunk)
 
     def _ask(self, now: float) -> None:
-        """When the time is up, asks the started process to stop, with the signal that a terminal sends."""
+        """When the time is up, asks the started process to stop, with the signal that Ctrl-C sends."""
         if self._bounds.asks and not self._is_stopped and self._asks_at is not None and now >= self._asks_at:
             self._is_stopped = True
             self._popen.send_signal(signal.SIGINT)

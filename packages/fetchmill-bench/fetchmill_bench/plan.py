@@ -1,4 +1,4 @@
-"""Determines the runs, with their order and duration."""
+"""Determines the runs, their order and their duration."""
 
 from dataclasses import dataclass
 
@@ -62,7 +62,7 @@ def plan_runs(options: BenchOptions) -> list[Run]:
 
 
 def duration(runs: list[Run], *, warm_up: bool) -> tuple[float, float]:
-    """Returns the expected duration of the runs in seconds, and the maximum unless a run hangs."""
+    """Returns the expected duration of the runs in seconds, and the maximum duration if no run hangs."""
     each = START_SECONDS + (WARM_UP_SECONDS + _WARM_UP_AROUND if warm_up else 0.0)
     around = len(runs) * each
     return around + sum(run.expected_seconds for run in runs), around + sum(run.seconds for run in runs)

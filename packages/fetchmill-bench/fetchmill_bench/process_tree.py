@@ -64,7 +64,7 @@ class ProcessTree:
                     os.kill(pid, signal.SIGKILL)
 
     def _pids(self) -> list[int]:
-        """Returns the current members. Each process on the machine is checked only once, when it is new."""
+        """Returns the current members. Each process on the machine is checked only once, when it first appears."""
         present = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - only numbers
         self._others.intersection_update(present)
         for pid in present:

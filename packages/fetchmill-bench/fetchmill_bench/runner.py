@@ -138,7 +138,7 @@ class Bench:
 
 
 def _make_warm_up(run: Run) -> Run:
-    """Returns a run's short warm-up. A program that always makes all requests gets only a few of them."""
+    """Returns a short warm-up for a run. A program that always makes all requests gets only a few."""
     few = run.contender.starts_from_urls and run.sites is None
     requests = min(run.requests, _WARM_UP_REQUESTS) if few else run.requests
     return replace(run, seconds=min(WARM_UP_SECONDS, run.seconds), requests=requests)

@@ -10,7 +10,7 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defers SIGINT and SIGTERM until the end of the block. Processes started in the block do not inherit this."""
+    """Defers SIGINT and SIGTERM until the end of the block, but not in processes that the block starts."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -18,8 +18,8 @@ def results_of(runs: Iterable[Row], *, by_requests: bool) -> list[dict[str, Any]
 
     Args:
         runs: the runs, as in the document.
-        by_requests: whether to compare only ways with the same number of requests, as the published texts do, if a
-            scenario has several numbers. Otherwise all ways of a scenario are compared.
+        by_requests: if a scenario has several numbers of requests, whether to compare only ways with the same number,
+            as the published texts do. If False, all ways of a scenario are compared.
     """
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for run in runs:

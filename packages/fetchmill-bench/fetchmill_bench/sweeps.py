@@ -21,7 +21,7 @@ _BUCKETS_SECONDS_FULL = 600.0
 _DELAYED = (10, 100, 10_000, 100_000)
 _DELAYED_FULL = 1_000_000
 _DELAYED_ALONE = (10, 100)
-# Twice the time according to Little's law, plus the time for creating all tasks.
+# Twice the time that Little's law predicts, plus the time to create all tasks.
 _SLACK, _SLACK_SECONDS = 2.0, 30.0
 # E: ways that check one site at a time need three seconds for each dead site.
 _SITES_SECONDS = 120.0

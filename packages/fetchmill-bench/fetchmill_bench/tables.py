@@ -114,7 +114,7 @@ def _cells(result: Row, *, has_steady: bool) -> list[str]:
 
 
 def _reasons(results: Iterable[Row]) -> list[str]:
-    """Returns the reasons why contenders failed, each once."""
+    """Returns the reasons why contenders failed, without duplicates."""
     lines = [
         f"failed: {_short(result['contender'])}: {_plain(result['reason'])}"
         for result in results

@@ -28,14 +28,14 @@ class Task:
         urls: path of a file with `count` URLs, one per line, for ways that start from URLs.
         count: number of objects to request.
         limit: maximum number of requests in flight, if the way's number can be configured.
-        seconds: time after which the contender is ended. The requests completed by then count.
+        seconds: time after which the contender is stopped. The requests completed by then count.
         folder: folder in which each body is stored as a file; None to discard bodies.
         answers: path of a file for the sites' answers: a URL, a tab and a class in each line; None to record no
             answers. The class is a status, `timeout` or `connection-error`, as in the published text.
         timeout: timeout in seconds for a connection and for each wait for bytes; None for the library's default.
         ca_file: certificates to trust.
         hosts: path of a file with an address and a name in each line, for names that this machine's name server does
-            not know. All other names then do not exist. None to use the system's names.
+            not know. All other names fail to resolve. None to use the system's names.
         bucket: the bucket whose objects are read; None if there is none. Credentials come from the environment.
     """
 
@@ -62,7 +62,7 @@ class Task:
         return json.dumps(asdict(self))
 
     def each_url(self) -> Iterator[str]:
-        """Yields the URLs. They are read from their file as needed."""
+        """Yields the URLs, which are read from the file as needed."""
         with Path(self.urls).open(encoding="utf-8") as lines:
             for line in islice(lines, self.count):
                 yield line.rstrip("\n")
@@ -75,14 +75,14 @@ class Task:
 
 @dataclass
 class RequestCounter:
-    """Counts the work of a contender, in its own process. Its worker processes report to this process.
+    """Counts a contender's work in the contender's own process. Worker processes report to that process.
 
     Args:
         task: the task of the contender.
         done: number of completed requests, including failed ones.
         failed: number of requests without a complete 2xx reply; for sites, without a status.
         error: the reason, if the way itself ended early.
-        set_up: seconds until the way had created its clients, if it reports this. They are part of its total time.
+        set_up: seconds that the way took to create its clients, if it reports them. Its total time includes them.
     """
 
     task: Task
@@ -125,7 +125,7 @@ class RequestCounter:
     def finish(self) -> NoReturn:
         """Prints the result to standard output, and ends the process immediately.
 
-        It does not wait for the way to end, because a failing way may never do so.
+        It does not wait for the way to end, because a failing way may never end.
         """
         with self._lock:
             if self._answers is not None:

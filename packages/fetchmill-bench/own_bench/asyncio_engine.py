@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--folder", help="folder for the stored objects (default: the temporary folder)")
     arguments = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {}
-    # The server runs in this process, because a process's CPU time does not count towards that of its children.
+    # The server runs in this process, because only the CPU time of child processes is measured.
     with serve(synthetic=arguments.count, threads=1) as server:
         for _round in range(arguments.rounds):
             with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:

@@ -3,7 +3,7 @@
 Usage: python -m own_bench.chunks [--count N] [--chunksize N] [--workers N] [--rounds R]
 
 The function takes no time, so the measured cost is that of handing over items and results. Both programs spawn their
-processes, and they take turns. The bench prints medians, which include the start of the processes.
+processes, and the programs take turns. The bench prints medians, which include the start of the processes.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def with_bounded(count: int, chunksize: int, workers: int) -> Iterable[int]:
 
 
 def measure(program: Callable[[int, int, int], Iterable[int]], count: int, chunksize: int, workers: int) -> float:
-    """Returns the time in seconds that a program needs for all results."""
+    """Returns the time in seconds that a program needs to produce all results."""
     began = time.monotonic()
     total = sum(program(count, chunksize, workers))
     seconds = time.monotonic() - began

@@ -1,9 +1,9 @@
 """`make bench-concurrency`: compares `--concurrency auto` with the best fixed number on many kinds of networks.
 
 On each network, a job (`null`, 100 bytes per object) runs with several fixed numbers. It then runs with the neighbours
-of the best number, and finally with `auto`. Only replies in the last seconds of a job count. With `auto`, these start
-after 10 s or 12 mean latencies, whichever is longer. With a fixed number, they start once all connections are open, or
-on narrow links, once the listing's first read-ahead is used up. The wide-area networks are those of the tests
+of the best number, and finally with `auto`. Only replies in the last seconds of a job count. With `auto`, counting
+starts after 10 s or 12 mean latencies, whichever is longer. With a fixed number, it starts once all connections are
+open, or on narrow links, once the listing's first read-ahead is used up. The wide-area networks are those of the tests
 (docs/internals/testing.md). The other networks are on loopback. The table and the plots are in
 docs/guide/concurrency.md.
 """
@@ -274,7 +274,7 @@ CHANGING, SHARED = "changing", "shared"
 
 
 def run_changing(number: int | str) -> Job:
-    """Runs a job while its round-trip time changes. The job has a network of its own, with all ports."""
+    """Runs a job in its own network, while the network's round-trip time changes."""
     with tempfile.TemporaryDirectory() as folder, wide_area(Path(folder)) as area:
 
         def change() -> None:
@@ -306,7 +306,7 @@ def follow_changes() -> dict[str, Any]:
     return {"rates": rates, "ratios": ratios, "changes": CHANGES, "points": jobs["auto"].points}
 
 
-# Two jobs run together. The second one begins `SECOND_AFTER` seconds later, and the goodput of both is compared over
+# Two jobs run together. The second one starts `SECOND_AFTER` seconds later, and the goodput of both is compared over
 # the last `SHARED_SECONDS`.
 SECOND_AFTER, BOTH_SECONDS, SHARED_SECONDS = 5.0, 40.0, 20.0
 

@@ -1,4 +1,5 @@
-"""Compares `files` with a bare loop, to measure the cost of storing on top of fetching, on a fresh file system."""
+"""Compares `files` with a bare loop, to measure how much storing adds to the cost of fetching. Uses a fresh file
+system."""
 
 import contextlib
 import os

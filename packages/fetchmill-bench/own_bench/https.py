@@ -58,7 +58,7 @@ class Version:
 
 
 def versions(connections: int) -> tuple[Version, ...]:
-    """Returns the versions. Both have equal numbers of requests in flight, one per connection or all on one."""
+    """Returns the versions. Both use equally many requests in flight: one per connection, or all on one connection."""
     return (
         Version("HTTP/1.1", ("--h1", f"-c{connections}", "-m1"), "--no-http2"),
         Version("HTTP/2", ("-c1", f"-m{connections}"), "--http2"),

@@ -1,9 +1,9 @@
 """`make bench-images`: compares how fetchmill and img2dataset write captioned images to webdataset shards.
 
 img2dataset is installed into build/. Both programs run with the settings in img2dataset's README, once with resizing
-and once without decoding. Both resize to JPEG of quality 95, with a longer side of 256 pixels. Some of the images are
-missing, and some requests get errors or pages instead of images. Each client runs in its own network namespace, with
-nginx on one of the namespace's addresses.
+and once without decoding. Both resize the longer side to 256 pixels, and encode the result as JPEG of quality 95. Some
+of the images are missing, and some requests get errors or pages instead of images. Each client runs in its own network
+namespace, with nginx on one of the namespace's addresses.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
 Usage: python -m own_bench.memory_growth [FORMAT]
 
-The exit code is nonzero if a run exceeds its limits: 256 MiB in total, and 10 MiB more for ten times the objects.
+The exit code is nonzero if a run exceeds its limits: 256 MiB in total, and 10 MiB more memory for ten times as many
+objects.
 """
 
 import subprocess

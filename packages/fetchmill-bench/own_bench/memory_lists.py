@@ -2,7 +2,7 @@
 
 The requirements are:
 - less than 256 MiB for any number of targets, and less than 10 MiB more for ten times the objects,
-- flat memory of a stream after a while,
+- constant memory use of a stream after a while,
 - no reading ahead of the input while no replies are taken,
 - less than a minute of fetchmill's own time to skip 100 million items.
 

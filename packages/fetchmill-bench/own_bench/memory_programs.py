@@ -18,7 +18,7 @@ import fetchmill
 
 # Number of items just before a kill, including a job's last page. They may be yielded again, so they are not measured.
 UNSAVED = 10_000
-# Number of first items that are parsed again to find repeated ones: LIST_REMEMBERED_LINES (limits/lists.rs) and a page.
+# Number of leading items that are parsed again to find repeats: LIST_REMEMBERED_LINES (limits/lists.rs) plus one page.
 PARSED = 270_000
 # After a pause of this many seconds, a stream's earlier work is durable.
 SAVED_SECONDS = 2
@@ -26,7 +26,7 @@ Found = dict[str, float]
 
 
 def urls(base: str, objects: int, count: int | None = None) -> Iterator[str]:
-    """Yields the URLs of synthetic objects over and over, endlessly if no count is given."""
+    """Yields the URLs of synthetic objects repeatedly, or endlessly if no count is given."""
     numbers = itertools.count() if count is None else range(count)
     return (f"{base}/get/file-{number % objects:012d}" for number in numbers)
 
@@ -121,7 +121,7 @@ def stream_killed(base: str, folder: str, count: int, _seconds: float) -> Found:
 
 
 def stream_resumed(base: str, folder: str, count: int, _seconds: float) -> Found:
-    """Runs the same loop again. Measures the cost of skipping items on its thread."""
+    """Runs the same loop again. Measures the cost of skipping items on the loop's thread."""
     watch = _Watch()
     again = sum(1 for _reply in fetchmill.stream(watch.over(urls(base, count, count), count), state=folder))
     return {"again": again, **watch.found(base, count)}
@@ -142,7 +142,7 @@ class _Watch:
         yield from items
 
     def found(self, base: str, count: int) -> Found:
-        """Returns the microseconds per item, and those of the generator alone."""
+        """Returns the microseconds per item, and the microseconds that the generator alone takes."""
         alone = _Watch()
         for _url in alone.over(urls(base, count, count), count):
             pass

@@ -4,10 +4,10 @@ Usage: python -m own_bench.memory_sizes [--formats A,B] [--sizes N,N] [--limits 
 [--bytes N] [--stall S]
 
 Each run fetches about N bytes (default: 300 MB). `mix` contains objects of all sizes in turn. `sorted` lists the small
-ones first, so a thousand requests may be in flight when the large ones begin. `heads` consists of 56-byte objects with
-heads of 60 KB. With `--stall`, each of the first syncs takes S seconds. The bench prints a table for
-docs/reference/performance.md: the peak anonymous memory of the largest process in MiB, and MB/s. Only `native` writes
-WARC. The exit code is nonzero if a run is not below 256 MiB.
+ones first, so a thousand requests may be in flight when the first large object is requested. `heads` consists of
+56-byte objects with heads of 60 KB. With `--stall`, each of the first syncs takes S seconds. The bench prints a table
+for docs/reference/performance.md: the peak anonymous memory of the largest process in MiB, and MB/s. Only `native`
+writes WARC. The exit code is nonzero if a run is not below 256 MiB.
 """
 
 import argparse

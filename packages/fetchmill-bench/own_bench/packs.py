@@ -1,4 +1,4 @@
-"""Compares packs with wrk, to measure the cost of storing in shards and the bytes on disk per object."""
+"""Compares packs with wrk, to measure the cost of storing objects in shards, and the bytes on disk per object."""
 
 import shutil
 from pathlib import Path

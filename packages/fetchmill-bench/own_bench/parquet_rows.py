@@ -32,7 +32,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
-    """Counts the rows, the rows with matching name and body, and the different names among the `count` possible ones.
+    """Counts the rows, the rows whose name and body match, and the distinct names among the `count` possible ones.
 
     All three results are `count` if each object occurs once and is correct. Memory use is one byte per object.
 

@@ -17,7 +17,7 @@ Bar = tuple[str, float, bool]
 
 
 def draw(groups: Iterable[tuple[str, list[Bar]]]) -> str:
-    """Returns the chart. Each group has a title, and a scale of its own that begins at 0."""
+    """Returns the chart. Each group has a title and its own scale, which starts at 0."""
     parts: list[str] = []
     y = 0
     for title, bars in groups:

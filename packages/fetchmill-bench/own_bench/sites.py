@@ -4,7 +4,7 @@ The requirements are:
 - no wrong rows except suspect ones, and few suspect rows,
 - 100,000 https hosts, a fifth of them dead, in less than two minutes and 256 MiB,
 - a million names in 256 MiB,
-- hardly any slowdown of other hosts by names without an answer, or by a host with nearly all of the targets,
+- hardly any slowdown of other hosts because of names without an answer, or of a host with nearly all targets,
 - at most 2.5 times the CPU time of a bare loop that looks up, connects, requests, reads and closes.
 
 The exit code is nonzero if a requirement is not met.
@@ -45,8 +45,8 @@ SILENT_RATE = 2000
 # One host's share of all targets.
 HOT_SHARE = 0.99
 HOT_SECONDS_MAX = 2.0
-# The bare loop, which makes only the requests of a check. Then its number of requests in flight, the number of rounds,
-# and the maximum ratio of a check's CPU time to the loop's.
+# The bare loop, which only makes the requests of a check. It is followed by its number of requests in flight, the
+# number of rounds, and the maximum ratio of a check's CPU time to the loop's.
 LOOP = ROOT / "target" / "release" / "examples" / "bare_check"
 LOOP_PLACES = 256
 LOOP_ROUNDS = 3
@@ -154,7 +154,7 @@ class Measurement:
             self._demand(is_met, f"names without an answer slow the others down by {1 - after / before:.0%}")
 
     def _hot(self) -> None:
-        """Checks one host with nearly all of the targets, and measures how much slower the others become."""
+        """Checks one host with nearly all of the targets, and measures how much this slows down the others."""
         others = round(self._count * (1 - HOT_SHARE))
         urls = [site.url for site in sites(self._world.ports, others, mix={"good": 1}, seed=7, https=0.0)]
         _, usage = self._check(f"{others:,} hosts", urls)

@@ -22,7 +22,7 @@ class Chart:
         title: the meaning of the bars.
         here: column of this machine's measurements, from 0.
         published: column of the published figures; None if there are none.
-        unit: text after the number, if a cell has several.
+        unit: text after the number to use, if a cell contains several numbers.
         label: columns that name a row.
     """
 

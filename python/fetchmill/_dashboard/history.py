@@ -23,7 +23,7 @@ class History(ABC):
 
     Args:
         samples: at most 720 samples, one per second. If the job ran for more than twelve minutes, samples cover longer
-            intervals. Empty for a job started by an older release. Each sample contains:
+            intervals. The list is empty if an older release started the job. Each sample contains:
 
             - `time`: end of the interval, in seconds since 1970 UTC; `interval`: its length in seconds.
             - Counts within the interval: `listed`, `settled`, `fetched`, `absent`, `failed`, `bytes`, `attempts`, and

@@ -121,7 +121,7 @@ class PageServer:
         server.close()
         for writer in list(self._connections):
             writer.transport.abort()
-        # The tasks end when they notice that their connections are closed.
+        # The tasks end once their connections are closed.
         waiting = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}
         if waiting:
             await asyncio.wait(waiting, timeout=1.0)
@@ -155,7 +155,7 @@ class PageServer:
             return _refusal(HTTPStatus.BAD_REQUEST, "the request must be HTTP/1.1 with exactly one Host field")
         try:
             reply = self._answer(head, writer.get_extra_info("sockname")[0])
-        except Exception:  # noqa: BLE001 - the page must survive errors of the job
+        except Exception:  # noqa: BLE001 - the page must survive errors in the job
             return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "cannot read the progress of the job")
         return reply.to_bytes(has_body=head.method != "HEAD")
 

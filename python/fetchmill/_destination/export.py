@@ -38,7 +38,7 @@ def export(  # noqa: PLR0913 - every option has a default
     region: str | None = None,
     profile: str | None = None,
 ) -> Report:
-    """Copy all objects of a destination to another one, in another format. Resume an interrupted export.
+    """Copy all objects of a destination to another destination, in another format. Resume an interrupted export.
 
     Like the destination of any job, the new one can be passed to `status`, `verify` and `export`. The call blocks until
     the export ends, and releases the GIL while it waits. The objects in `dest` must not change until the export is

@@ -48,7 +48,7 @@ class _AsyncReader:
         self._thread.start()
 
     def wait(self) -> bool:
-        """Wait for an item. Return False when there are no more."""
+        """Wait for an item. Return False when there are no more items."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._is_ended)
             if self._ready:

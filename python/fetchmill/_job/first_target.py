@@ -30,7 +30,7 @@ _OF_THE_JOB = {
 
 
 def list_first_target(options: GetOptions) -> None:
-    """List one target if the job removes an earlier one, so that a wrong URL does not cost that job's files.
+    """List one target if the job removes an earlier one, so that a wrong URL does not destroy that job's files.
 
     For standard input, only check that it is not empty. Do not check other sources that can be read only once, or jobs
     that store an API's items, which are not targets.

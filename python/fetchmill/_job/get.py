@@ -197,7 +197,7 @@ def _without_requests(iterator: Iterator[Any], refusal: str) -> Iterator[Any]:
 def _make_start(
     options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[Any] | None
 ) -> "Callable[[], Job | EngineJob]":
-    """Return a function that starts the job, along with its engine if that is written in Python."""
+    """Return a function that starts the job, and also the job's engine if the engine is written in Python."""
     fetch, on_start, on_done = own
     if fetch is None and (on_start or on_done):
         raise UsageError("on_start and on_done need a fetch function")

@@ -60,7 +60,7 @@ def is_notebook() -> bool:
 
 
 class _Paced:
-    """Calls a function with a snapshot a few times per second, and always with the last one."""
+    """Calls a function with a snapshot a few times per second, and always with the last snapshot."""
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress

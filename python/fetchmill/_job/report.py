@@ -140,7 +140,7 @@ class Snapshot:
             them.
         origins: throughput and latency by origin, for a job with many origins. Contains at most 64 origins, starting
             with the one that has the most replies.
-        total: number of objects announced by the listing; None if it announces none.
+        total: number of objects announced by the listing; None if the listing announces no number.
         pages: number of listing pages read in this run.
     """
 

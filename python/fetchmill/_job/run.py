@@ -56,7 +56,7 @@ def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dic
 
 
 def _wait(running: RunningJob, show: Show | None) -> None:
-    """Wait for a job to end. A job that a rule stops may drain for as long as one that is interrupted."""
+    """Wait for a job to end. A job that a rule stops may drain for as long as an interrupted job."""
     deadline = None
     while not running.wait(STEP_SECONDS):
         snapshot = running.snapshot()

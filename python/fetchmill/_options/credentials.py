@@ -106,7 +106,8 @@ def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
     """Return the proxies for the native module: one URL for both schemes, or the proxies from the environment.
 
     Args:
-        proxy: value of the option. `env` reads http_proxy, https_proxy, all_proxy and no_proxy.
+        proxy: value of the option. With `env`, the proxies are taken from http_proxy, https_proxy, all_proxy and
+            no_proxy.
     """
     if proxy != "env":
         return proxy

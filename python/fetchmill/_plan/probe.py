@@ -249,7 +249,7 @@ def _must_list(options: PlanOptions, targets: int, *, is_complete: bool) -> None
 
 
 def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
-    """Return why nothing was received."""
+    """Return the reason why nothing was received."""
     waited = format_seconds(before + last.seconds)
     if last.waits:
         return f"{options.source}: nothing was fetched within {waited}: {last.waits[0].what}"
@@ -259,7 +259,7 @@ def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
 
 
 def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
-    """Return why nothing was fetched, as reported for the first failed or absent target."""
+    """Return the reason why nothing was fetched, as reported for the first failed or absent target."""
     many = format_count(last.settled - last.skipped)
     first = next(iter(failures(dest)), None)
     reason = "" if first is None else f"; the first: {first.name}: {_why_failed(first)}"

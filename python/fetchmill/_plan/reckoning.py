@@ -49,8 +49,8 @@ _REPLIES = SampleReplies(150.0, 200.0, 250.0)
 _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
-# The listing pauses when it is slightly more targets than this ahead of fetching. From then on, the measured rate is no
-# longer the listing's own.
+# The listing pauses when it is ahead of fetching by slightly more targets than this. From then on, the measured rate is
+# no longer the listing's own.
 _AHEAD = 32 * 1024
 # Minimum duration of a listing, in seconds, for measuring its rate.
 _LISTING_SECONDS_MIN = 0.3
@@ -94,7 +94,7 @@ class ProbeResults:
 
     @property
     def fetched_share(self) -> float:
-        """Fetched share of the targets with an outcome."""
+        """Share of targets with an outcome that were fetched."""
         return self.last.fetched / self.asked_for
 
 

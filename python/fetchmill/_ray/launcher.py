@@ -2,7 +2,7 @@
 
 The first line of the input is an order. Each further line is a command: `drain`, `abort` or `end`. The end of the input
 means `abort`, because the process that sent the order has ended. The launcher writes events as JSON lines: `say` with a
-message for the user, `received` with a command, and `kind` with `error` if it fails.
+message for the user, `received` with a command, and `kind` with `error` if the launcher fails.
 """
 
 import ctypes

@@ -22,7 +22,7 @@ _REASON_BYTES = 4096
 
 
 class LauncherProcess:
-    """See the module docstring. As a context manager, it ends the launcher.
+    """See the module docstring. As a context manager, it ends the launcher on exit.
 
     Args:
         order: the first line of the launcher's input.

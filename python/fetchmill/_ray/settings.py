@@ -3,7 +3,7 @@
 from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import UsageError
 
-# Maximum number of workers, because all of them write heartbeats to one folder and read each other's.
+# Maximum number of workers. The number is limited because all workers write to one folder of heartbeats and read it.
 _WORKERS_MAX = 10_000
 
 

@@ -22,7 +22,7 @@ class RunningAttempts:
     Args:
         directory: the job directory.
         say: called with each message for the user.
-        set_rates: divides the worker's part of the rate among its attempts, after their number has changed.
+        set_rates: divides the worker's part of the rate among its attempts, after the number of attempts has changed.
     """
 
     def __init__(self, directory: JobDirectory, say: Callable[[str], None], set_rates: Callable[[], None]) -> None:

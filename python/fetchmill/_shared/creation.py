@@ -307,7 +307,7 @@ def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, 
 
 
 def _has(file: BinaryIO, quote: bytes) -> bool:
-    """Return whether a file contains a quote. If so, it is not divided, because a line end may be inside quotes."""
+    """Return whether a file contains a quote. If so, it is not divided, because a line ending may be inside quotes."""
     while block := file.read(BLOCK):
         if quote in block:
             return True

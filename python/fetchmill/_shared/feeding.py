@@ -51,7 +51,7 @@ class Feed(Protocol):
     options: Mapping[str, Any]
 
     def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
-        """Feed the range, to its end or until the caller stops it.
+        """Feed the range until its end, or until the caller stops the feed.
 
         Args:
             job: the job.

@@ -1,17 +1,14 @@
 """A job directory, with files that assign ranges to workers and record final ranges.
 
-job.json                      the definition of the job
-lists/N.json                  a list that was added to the job, or a part of the source's list
-list/TOKEN.FORMAT             a part of the source's list or of a list divided by host, or a copy of a whole list
-claims/listing.N              the process that lists the source or divides the list
-commits/RANGE.json            the commit record of a range
-claims/RANGE.N                the worker that has a range; N - 1 workers died while they had it
-workers/WORKER.json           the heartbeat of a worker
-logs/HOST-PID.log             the log of a worker
-data/RANGE-ATTEMPT/           the objects of an attempt; the attempts in commit records are the result
-stopped                       exists while the job is stopped
-settings.json                 settings that `fetchmill set` has changed
-finished.json                 the sum of all ledgers, written when every range has a commit record
+job.json                      the definition of the job lists/N.json                  a list that was added to the job,
+or a part of the source's list list/TOKEN.FORMAT             a part of the source's list or of a list divided by host,
+or a copy of a whole list claims/listing.N              the process that lists the source or divides the list
+commits/RANGE.json            the commit record of a range claims/RANGE.N                the worker that holds a range;
+N - 1 workers died while they held it workers/WORKER.json           the heartbeat of a worker logs/HOST-PID.log
+the log of a worker data/RANGE-ATTEMPT/           the objects of an attempt; the attempts in commit records are the
+result stopped                       exists while the job is stopped settings.json                 settings that
+`fetchmill set` has changed finished.json                 the sum of all ledgers, written when every range has a commit
+record
 """
 
 import json
@@ -39,7 +36,7 @@ _COMMITS = "commits"
 _LISTS = "lists"
 # Names that may exist before `job.json`, because a process lists the source first.
 _BEFORE_THE_JOB = ("list", "claims", "workers", "logs")
-# A range is set aside if this many workers have died while they had it, because it probably caused their deaths.
+# A range is set aside if this many workers have died while they held it, because it probably caused their deaths.
 DEATHS_MAX = 3
 
 

@@ -149,7 +149,7 @@ def _read_header(opened: BinaryIO, file: ListFile, list_format: str, options: Ma
 
 
 def _rows(opened: BinaryIO, file: ListFile, list_format: str, options: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield the lines that are rows, each including its line end."""
+    """Yield the lines that are rows, each including its line ending."""
     header = _read_header(opened, file, list_format, options)
     is_row = _IS_ROW[list_format]
     check = _no_check if file.has_lines else _check_of(file, list_format, options)

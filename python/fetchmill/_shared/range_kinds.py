@@ -1,4 +1,4 @@
-"""The two kinds of ranges that a job can have. They contain any rows of a list, or all rows of some hosts.
+"""The two kinds of ranges that a job can have: ranges of any rows of a list, and ranges of all rows of some hosts.
 
 If a list is divided by host, only one worker at a time works on a range. Each worker can therefore use the full limit
 for each of its hosts (docs/internals/decisions/0089).
@@ -127,8 +127,8 @@ class HostRanges:
     def ready(self, files: Sequence[ListFile], open_ranges: Iterable[Range]) -> list[Range]:
         """See `RangeKind`. A part of an added list may have the same hosts as parts of earlier lists.
 
-        It must wait until these are final. The commit record that makes a range final also names the rest of that range
-        as new open ranges. A range that is ready therefore stays ready.
+        Such a part must wait until the earlier parts are final. The commit record that makes a range final also names
+        the rest of that range as new open ranges. A range that is ready therefore stays ready.
         """
         found: list[Range] = []
         busy: set[int] = set()

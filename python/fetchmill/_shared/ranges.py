@@ -1,7 +1,7 @@
 """Ranges of a list, which are the units that workers claim and make final.
 
 A range is a part of one file of the list: either bytes from the start of one line to the start of another, or rows of a
-Parquet file. The job begins with its first ranges. A worker that stops early makes its finished part final, and divides
+Parquet file. The job starts with its first ranges. A worker that stops early makes its finished part final, and divides
 the rest into new ranges.
 """
 
@@ -74,7 +74,7 @@ class ListFile:
         path: path of the file, the same on every machine.
         size: size in bytes.
         modified: modification time in nanoseconds since 1970.
-        has_lines: whether the file can be divided at line ends. A compressed file is a single range.
+        has_lines: whether the file can be divided at line endings. A compressed file is a single range.
         header: size in bytes of the first line, if it contains column names. The header is fed before every range.
         rows: number of rows of a Parquet file, whose ranges are rows; None for other files, whose ranges are bytes.
         part: the part of its list that this file contains; None if the list is not divided by host.
@@ -141,7 +141,7 @@ class ListFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """A part of one file of the list: bytes `start` to `end`, or those rows of a Parquet file.
+    """A part of one file of the list: bytes `start` to `end`, or rows `start` to `end` of a Parquet file.
 
     Args:
         file: number of the file, from 0.

@@ -1,7 +1,7 @@
 """Divides the limits of a shared job among its workers.
 
-An attempt's request rate can be changed while it runs. Its share of the per-host limits cannot. An attempt therefore
-ends early when an unknown worker appears, and the new worker starts only after that.
+While an attempt runs, its request rate can be changed, but its share of the per-host limits cannot. An attempt
+therefore ends early when an unknown worker appears, and the new worker starts only after that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,8 @@ class Shares:
 
     @property
     def rank(self) -> int:
-        """Position of this worker among the living ones by name, from 0. The first get the remainder of a limit.
+        """Position of this worker among the living ones by name, from 0. The first workers get the remainder of a
+        limit.
 
         A worker's share never grows when another worker appears. The shares therefore stay within the limit even while
         some workers still count others that have ended.

@@ -35,7 +35,7 @@ _OF_ROWS = ("format",)
 
 
 def shared_options(options: GetOptions) -> dict[str, Any]:
-    """Return the options to store in the job directory. They differ from their defaults and contain no secrets."""
+    """Return the options to store in the job directory: those that differ from their defaults, without secrets."""
     own = _never_stored(options.dest)
     values = {
         option.name: _stored(option.name, getattr(options, option.name))

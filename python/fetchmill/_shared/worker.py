@@ -265,7 +265,8 @@ class RangeWorker:
                 self._write_heartbeat()
 
     def _is_ready(self) -> bool:
-        """Return whether a range may start, because the other workers know this one and few attempts are finishing."""
+        """Return whether a range may start: the other workers must know this worker, and few attempts may be
+        finishing."""
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._attempts.current()):
             return False  # another range would also get stuck
         if self._shares.has_host_limits and self._listing.is_running:

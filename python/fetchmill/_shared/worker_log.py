@@ -1,4 +1,4 @@
-"""The log of a worker, a file in the job directory. Each process has its own."""
+"""The log of a worker, a file in the job directory. Each process has its own file."""
 
 import os
 import socket

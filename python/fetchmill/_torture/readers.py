@@ -75,7 +75,7 @@ FORMATS = tuple(_READERS)
 
 
 def missing_package(format: str) -> str | None:
-    """Return the package that is required to read a format but not installed; None if no package is missing."""
+    """Return the package that is required to read a format but is not installed; None if no package is missing."""
     package = _NEEDED[format]
     return package if package and find_spec(package) is None else None
 

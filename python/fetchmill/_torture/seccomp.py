@@ -1,4 +1,4 @@
-"""Linux's seccomp notifications, with which a process asks its supervisor before each of some system calls.
+"""Linux's seccomp notifications, with which a process asks its supervisor before it makes certain system calls.
 
 No privilege is needed, and nothing in the watched program changes. Layouts and numbers are those of the kernel's
 headers `linux/seccomp.h`, `linux/bpf_common.h` and `asm/unistd.h`.

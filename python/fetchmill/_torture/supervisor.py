@@ -222,7 +222,7 @@ def _sockets_of(pid: int) -> list[int]:
 
 
 def _shut_down(descriptor: int) -> None:
-    """Shut down a TCP or UDP socket. Ignore other families."""
+    """Shut down a TCP or UDP socket. Ignore sockets of other families."""
     with socket.socket(fileno=descriptor) as taken:
         if taken.family not in (socket.AF_INET, socket.AF_INET6):
             return

@@ -23,7 +23,7 @@ class TorturePlan:
         folder: an existing folder for the destinations.
         formats: the formats of the rounds, used in turn.
         seed: the seed of all random draws.
-        seconds: time after which no round begins.
+        seconds: time after which no new round starts.
         only: number of the only round to run; None for all rounds.
         source: the user's source; None for a server in this process.
         arguments: options for `fetchmill get` with that source.

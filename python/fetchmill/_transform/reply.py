@@ -17,7 +17,7 @@ class FetchedReply:
         content_type: the header field `Content-Type`.
         etag: the header field `ETag`.
         last_modified: the header field `Last-Modified`, in UTC.
-        content_encoding: the header field `Content-Encoding` of the body, if the request did not ask for it.
+        content_encoding: the header field `Content-Encoding`, if the server encoded the body without being asked.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Client aiobotocore: starts a task for an object whenever a slot is free, with as many connections as tasks.
 
-A request is signed when its task begins, and sent immediately. By default, the library's pool has only 10 connections.
+A request is signed when its task starts, and sent immediately. By default, the library's pool has only 10 connections.
 The author of the text mistook this limit for slowness.
 """
 

@@ -1,8 +1,8 @@
 """E, "8 processes": `Pool.map` over all sites.
 
 The sites are divided into equal chunks in advance. If one chunk has many dead hosts, all other processes wait for the
-process that works on it, and `map` returns no result before that. The processes therefore report answers to the parent
-separately.
+process that works on it, and `map` returns no result until it is done. The processes therefore report answers to the
+parent separately.
 """
 
 from typing import ClassVar

@@ -29,8 +29,8 @@ class Axis:
 
     Args:
         title: the quantity with its unit.
-        tick: formats the text at a tick.
-        value: formats a value, including its unit.
+        tick: function that formats the label of a tick.
+        value: function that formats a value, including its unit.
     """
 
     title: str

@@ -1,8 +1,8 @@
 """Common parts of all plots.
 
-Each plot is one SVG, drawn for the width of a telephone and scaled from there. The style sheet sets the colours.
+Each plot is one SVG, drawn at the width of a phone and scaled to the page. The style sheet sets the colours.
 
-Plots are drawn here instead of by a library in the browser. The report therefore needs no script and can be printed,
+Plots are drawn here rather than by a library in the browser. The report therefore needs no script and can be printed,
 and readers and tests can find every mark as an element. Texts cannot be measured, because no font is available. Labels
 therefore have their own lines, and ticks are placed far enough apart.
 """
@@ -43,5 +43,5 @@ def level(y: float, left: float, right: float, text: str) -> Markup:
 
 
 def shorten(text: str, length: int = LABEL_LENGTH) -> str:
-    """Shortens a text to one line in a plot."""
+    """Shortens a text so that it fits on one line of a plot."""
     return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -67,7 +67,7 @@ def entries(rows: Iterable[Record]) -> list[Entry]:
 def published_seconds(found: Sequence[Entry]) -> Callable[[Record], float | None]:
     """Returns a function that finds a result's published time per request in seconds.
 
-    If several texts state one, the first text is used.
+    If several texts state such a time, the first text is used.
     """
 
     def find(result: Record) -> float | None:

@@ -21,7 +21,7 @@ def size(result: Record) -> int:
 
 
 def is_measured(result: Record) -> bool:
-    """Returns whether a result has a rate, as every result does unless all repeats failed."""
+    """Returns whether a result has a rate. Only a result whose repeats all failed has none."""
     return bool(result["requests_per_second"]["median"])
 
 
@@ -48,7 +48,7 @@ def common_size(results: Sequence[Record]) -> int:
 
 
 def comparison_bars(results: Sequence[Record], published: Callable[[Record], float | None]) -> list[Bar]:
-    """Creates a bar for each contender of a scenario. The fastest is first, and failed ones are last.
+    """Creates a bar for each contender of a scenario, with the fastest first and failed contenders last.
 
     Args:
         results: the results of one scenario. At least one has a rate.
@@ -56,7 +56,7 @@ def comparison_bars(results: Sequence[Record], published: Callable[[Record], flo
 
     Returns:
         Bars at the common size. A contender without a result at that size is shown at the largest size for which it has
-        one.
+        a result.
     """
     common = common_size(results)
     found = [
