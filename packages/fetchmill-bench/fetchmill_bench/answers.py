@@ -15,7 +15,7 @@ from fetchmill_bench.contender_table import ContenderKind
 from fetchmill_bench.task import is_good
 
 TIMEOUT, CONNECTION_ERROR = "timeout", "connection-error"
-# Class of every site that a finished job has fetched, because the job does not report the exact 2xx status.
+# Class of every site that a finished job has fetched. The job does not report which 2xx status a site returned.
 _FETCHED = "200"
 _EXAMPLES_MAX = 20
 

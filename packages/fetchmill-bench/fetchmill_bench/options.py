@@ -22,9 +22,9 @@ class BenchOptions:
         contender: command lines of the user's own programs; `{count}`, `{url}`, `{urls}`, `{limit}` and `{bucket}` are
             filled in.
         only: names of contenders; None for all contenders of the scenario.
-        count: number of requested objects or sites; None for the scenario's own.
-        limit: number of requests in flight, for ways in which it can be configured; None for the scenario's own.
-        seconds: maximum duration of a contender in seconds; None for the scenario's own.
+        count: number of requested objects or sites; None for the scenario's default.
+        limit: number of requests in flight, for ways in which it can be configured; None for the scenario's default.
+        seconds: maximum duration of a contender in seconds; None for the scenario's default.
         repeat: number of runs of each contender. The contenders take turns.
         url: the user's own list/get server; None to start a server for each contender.
         format: how bodies are stored: `files` stores each one, and `null` discards them.

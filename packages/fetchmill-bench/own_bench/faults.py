@@ -39,7 +39,7 @@ BARS = {"0.05 % too long": 0.60, "0.4 % 503, 0.3 % reset, 0.2 % cut": 0.75}
 
 @dataclass(frozen=True)
 class Run:
-    """One job's objects/s, and the CPU time of client and server in microseconds per object."""
+    """A job's rate in objects/s, and the CPU time of client and server in microseconds per object."""
 
     rate: float
     client: float

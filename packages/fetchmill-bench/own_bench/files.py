@@ -1,5 +1,4 @@
-"""Compares `files` with a bare loop, to measure how much storing adds to the cost of fetching. Uses a fresh file
-system."""
+"""Compares `files` with a bare loop on a fresh file system, to measure how much storing costs in addition."""
 
 import contextlib
 import os

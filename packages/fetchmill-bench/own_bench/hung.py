@@ -28,7 +28,7 @@ BARS = {0.0005: (0.8, 1.05), 0.005: (0.6, 1.10), 0.01: (0.5, 1.15)}
 
 @dataclass(frozen=True)
 class Run:
-    """One job's objects/s, its requests per object, and the CPU time of client and server in us per object."""
+    """A job's rate in objects/s, its requests per object, and the CPU time of client and server in us per object."""
 
     rate: float
     requests: float

@@ -178,7 +178,7 @@ def _measured(command: list[str]) -> Usage:
 
 
 def _stored(out: Path) -> tuple[int, str]:
-    """Returns the number of samples that have image, caption and metadata, and the reports about failed images."""
+    """Returns the number of samples with an image, a caption and metadata, and the reports about failed images."""
     parts: dict[str, set[str]] = {}
     for path in out.glob("*.tar"):
         with tarfile.open(path) as shard:

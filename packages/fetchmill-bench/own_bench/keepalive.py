@@ -14,7 +14,7 @@ START_UPS = 5
 
 
 def null(settings: Settings) -> dict[str, Any]:
-    """Measures CPU time per object and requests/s, with limits for their ratios to wrk's."""
+    """Measures CPU time per object and requests/s, with limits for their ratios to those of wrk."""
     runs = _alternate(settings, settings.connections)
     start_up = [measure((*FETCHMILL, "--version"), settings.cores.client).cpu for _ in range(START_UPS)]
     return {

@@ -17,7 +17,7 @@ BLOCK_BYTES = 512
 
 
 def packs(settings: Settings) -> dict[str, Any]:
-    """Measures CPU time per object and requests/s with a journal, with limits for their ratios to wrk's."""
+    """Measures CPU time per object and requests/s with a journal, with limits for their ratios to those of wrk."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)

@@ -30,7 +30,7 @@ CPU_US_AT_MOST = {"null": 1.7, "parquet": 2.4}
 
 
 def pipelined(settings: Settings) -> dict[str, Any]:
-    """Measures the ratio of objects/s to wrk's, and the CPU time per object, with limits for both."""
+    """Measures the ratio of objects/s to wrk's rate, and the CPU time per object, with limits for both."""
     client = settings.cores.client
     with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
         warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)

@@ -51,7 +51,7 @@ http {{
 
 
 def servers(settings: Settings) -> dict[str, Any]:
-    """Measures replies/s for each kind of content, with limits for the ratios to nginx's."""
+    """Measures replies/s for each kind of content, with limits for the ratios to nginx's rates."""
     root = settings.folder / "served"
     (root / "get").mkdir(parents=True)
     (root / "get" / NAME).write_bytes(synthetic_body(NAME, SIZE))

@@ -139,8 +139,8 @@ class Measurement:
     def _silent(self) -> None:
         """Checks good hosts alone, and then mixed with as many names without an answer.
 
-        On a fully used processor, the queries for each such name take time from the others. The test therefore uses a
-        rate that leaves some CPU time.
+        On a fully used processor, the queries for each such name take CPU time from the other hosts. The test therefore
+        uses a rate that leaves some CPU time.
         """
         good = [site.url for site in sites(self._world.ports, self._count // 2, mix={"good": 1}, seed=5, https=1.0)]
         silent = [site.url for site in sites(self._world.ports, self._count // 2, mix={"nodns": 1}, seed=6, https=1.0)]

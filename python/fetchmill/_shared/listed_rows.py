@@ -21,7 +21,7 @@ _ROWS_WITHOUT_KNOWN_MAX = 1_000
 
 
 class ListedRows:
-    """See the module docstring. Only one thread may use it.
+    """See the module docstring. Only one thread may use an instance.
 
     Args:
         folder: a local folder that belongs to this process.

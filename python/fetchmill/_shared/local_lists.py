@@ -14,7 +14,7 @@ FOLDER = "list"
 
 
 class LocalLists:
-    """See the module docstring. Only one thread at a time may use it.
+    """See the module docstring. Only one thread at a time may use an instance.
 
     Args:
         store: the files of the job directory.

@@ -37,7 +37,7 @@ class EndableAttempt(Protocol):
 class RangeKind(Protocol):
     """See the module docstring."""
 
-    # Maximum number of workers that already have a stuck range when another one claims it.
+    # Maximum number of workers that already hold a stuck range when another worker claims it.
     owners_max: int
 
     def shares(self, worker: str, options: Mapping[str, Any], rate: float | None) -> Shares:

@@ -45,8 +45,7 @@ class Shares:
 
     @property
     def rank(self) -> int:
-        """Position of this worker among the living ones by name, from 0. The first workers get the remainder of a
-        limit.
+        """Position of this worker among living workers by name, from 0. The first workers get a limit's remainder.
 
         A worker's share never grows when another worker appears. The shares therefore stay within the limit even while
         some workers still count others that have ended.

@@ -126,7 +126,7 @@ def open_store(job: str | os.PathLike[str], reach: Mapping[str, Any] | None = No
 
     Args:
         job: a folder, or `s3://BUCKET/PREFIX`.
-        reach: connection options for the bucket, such as `endpoint_url`. The environment supplies the others.
+        reach: connection options for the bucket, such as `endpoint_url`. The environment supplies all other options.
 
     Raises:
         UsageError: an option is invalid.

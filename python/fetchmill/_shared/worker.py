@@ -28,7 +28,8 @@ from fetchmill.errors import FetchmillError
 _IDLE_SHARE = 0.125
 _IDLE_SECONDS_MIN = 0.2
 IDLE_SECONDS = 1.0
-# Interval at which a worker reads the heartbeats of the others, and the maximum number of heartbeats read per second.
+# Interval at which a worker reads the heartbeats of other workers, and the maximum number of heartbeats read per
+# second.
 _LOOK_SECONDS = 0.5
 _READS_PER_SECOND = 20
 # Poll interval of a worker that cannot start another range yet.
@@ -265,8 +266,7 @@ class RangeWorker:
                 self._write_heartbeat()
 
     def _is_ready(self) -> bool:
-        """Return whether a range may start: the other workers must know this worker, and few attempts may be
-        finishing."""
+        """Return whether the worker can start a range: others must know it, and few attempts may be finishing."""
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._attempts.current()):
             return False  # another range would also get stuck
         if self._shares.has_host_limits and self._listing.is_running:
