@@ -19,7 +19,7 @@ from fetchmill_bench.scenarios import MEAN_SECONDS, ceiling
 from fetchmill_bench.summary import results_of
 from fetchmill_bench.tables import run_line
 
-# Version of the document. It changes whenever readers of the document must be adapted.
+# Version of the document. It changes whenever programs that read the document must be adapted.
 FORMAT = 1
 _MIB = 1 << 20
 

@@ -74,7 +74,7 @@ def _client(name: str, way: str, kind: ContenderKind) -> Contender:
 CONTENDERS: tuple[Contender, ...] = (
     Contender(
         name="check", way="fetchmill check", kind="check", scenarios=("sites",)
-    ),  # must be the first, because others are compared with it
+    ),  # must come first, because the other contenders are compared with it
     _engine("native", "engine native", scenarios=(*_EVERYWHERE, BUCKETS)),
     _engine("sync", "engine sync", fixed=1),
     _engine("threads", "engine threads"),

@@ -224,7 +224,7 @@ def _set_nonblocking(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def raise_descriptor_limit(pid: int) -> None:
-    """Raises a process's descriptor limit to the maximum, because 1,000 connections need more descriptors than that."""
+    """Raises a process's descriptor limit to the maximum, because the default may be too low for 1,000 connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError):
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (hard, hard))

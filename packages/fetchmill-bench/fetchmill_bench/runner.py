@@ -17,7 +17,7 @@ from fetchmill_bench.endpoints import Endpoint, bucket_store, file_server, forei
 from fetchmill_bench.measurement import Measurement, measure
 from fetchmill_bench.plan import WARM_UP_SECONDS, Run
 
-# Number of warm-up requests for a program that ends only after its last request.
+# Number of warm-up requests for a way that starts from a list of URLs.
 _WARM_UP_REQUESTS = 100
 _WARM_UP_GRACE = 5.0
 
@@ -138,7 +138,7 @@ class Bench:
 
 
 def _make_warm_up(run: Run) -> Run:
-    """Returns a short warm-up for a run. A program that ends only after its last request gets only a few requests."""
+    """Returns a short warm-up for a run. A way that starts from a list of URLs gets only a few of them."""
     few = run.contender.starts_from_urls and run.sites is None
     requests = min(run.requests, _WARM_UP_REQUESTS) if few else run.requests
     return replace(run, seconds=min(WARM_UP_SECONDS, run.seconds), requests=requests)

@@ -1,4 +1,4 @@
-"""Converts runs to results, with medians and spreads, the time for a billion, and the ratio to the best way."""
+"""Converts runs to results: medians and spreads, the time for a billion requests, and the ratio to the best way."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,8 @@
 In one kind of round, one object in 2,000 has more bytes than its Content-Length. In another, 0.4 % of the objects are
 answered with 503, 0.3 % are reset and 0.2 % are truncated, but only on the first request. Jobs use `null`, 64 requests
 in flight, and one core for each side. Rounds alternate, and every object must be fetched. The bench prints medians. A
-job must last about fifteen seconds, because a target with a 503 waits for up to a second. During such a wait, a job
-near its end has no other work.
+job must last about fifteen seconds, because a target that gets a 503 waits for up to a second. During such a wait, a
+job near its end has no other work.
 """
 
 import argparse

@@ -27,8 +27,8 @@ STORING = 4
 def files(settings: Settings) -> dict[str, Any]:
     """Measures `files`.
 
-    There are two bars. CPU time per object is compared with null's plus 1.2 times the loop's. The rate is compared with
-    that of a loop that syncs.
+    There are two bars. CPU time per object is compared with that of `null` plus 1.2 times that of the loop. The rate is
+    compared with that of a loop that syncs.
     """
     if not LOOP.exists():
         raise SystemExit("build the loop first with cargo build --release -p fetchmill-engine --example bare_files")

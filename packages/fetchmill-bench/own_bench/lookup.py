@@ -1,8 +1,8 @@
 """`make lookup`: measures the time to find one name among millions.
 
-It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million take several minutes and, as tar, 10 GB)
-and drops the pack from the page cache. In fresh processes, it then measures the time from `fetchmill.open` to the bytes
-of a random name. It also measures `fetchmill cat`, compared with `fetchmill --version`.
+It fetches synthetic objects into a pack once (build/lookup-FORMAT; ten million objects take several minutes and, as
+tar, 10 GB) and drops the pack from the page cache. In fresh processes, it then measures the time from `fetchmill.open`
+to the bytes of a random name. It also measures `fetchmill cat`, compared with `fetchmill --version`.
 """
 
 import argparse

@@ -97,7 +97,7 @@ class Measurement:
             resident.append(resident_mib(process.pid))
             time.sleep(interval)
         usage = self._shown(f"{program} of an endless generator", process.wait())
-        # The last sample may be from the end of the process.
+        # The last sample may have been taken while the process was ending.
         settled = resident[round(self._settle / interval) : -1]
         print(
             f"    {loads(usage.output)['fetched']:,} replies; resident from {self._settle:g} s on, sampled every "

@@ -176,7 +176,7 @@ def _write(path: Path, chance: random.Random, size: int | None = None, *, age: i
     path.parent.mkdir(exist_ok=True)
     body = chance.randbytes(size or chance.randint(*BYTES))
     path.write_bytes(body)
-    # The form in which versitygw stores the time of an object that it has received.
+    # The format in which versitygw stores the time of an object that it has received.
     os.setxattr(path, "user.etag", f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'.encode())
     if age is not None:
         os.utime(path, (age, age))

@@ -57,7 +57,7 @@ def _is_plain(name: str) -> bool:
 
 def _to_segment(segment: str) -> str:
     if _SURROGATE.search(segment):
-        # In names from outside, every surrogate represents a byte.
+        # In names that come from outside, every surrogate represents a byte.
         return _BYTES + quote(segment, _PLAIN, errors="surrogateescape" if _is_bytes(segment) else "surrogatepass")
     return _SEGMENTS.get(segment, segment)
 

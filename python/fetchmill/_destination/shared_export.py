@@ -1,4 +1,4 @@
-"""Provides the input for exporting a shared job, which is the folders of its final ranges."""
+"""Provides the input for exporting a shared job: the folders of its final ranges."""
 
 from collections.abc import Mapping
 from typing import Any

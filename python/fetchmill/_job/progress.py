@@ -20,7 +20,7 @@ OnProgress = Callable[[Snapshot], object]
 ProgressChoice = bool | OnProgress | None
 """Whether to show a job's progress in a terminal or notebook, or a function to call. None means only in a notebook."""
 
-# Interval of snapshots for a function or a display, and of lines on a stream that is not a terminal.
+# Interval between snapshots for a function or a display, and between lines on a stream that is not a terminal.
 _STEP_SECONDS = 0.25
 _LINE_SECONDS = 10.0
 

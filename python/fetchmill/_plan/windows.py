@@ -196,7 +196,7 @@ def mean_body(windows: Sequence[Window]) -> Estimate | None:
 def warm_up(values: Sequence[float]) -> int:
     """Return how many initial values, at most half, the marginal standard error rule ignores (White 1997).
 
-    It ignores the initial values whose removal makes the mean of the remaining values most certain.
+    It ignores the initial values whose removal makes the mean of the remaining values most precise.
     """
 
     def error(skipped: int) -> float:

@@ -1,7 +1,7 @@
 """An attempt at a range, run as a separate job.
 
 The job's journal is on this machine. Its objects are stored in the attempt's folder. When the job is finished, its
-journal is copied to the same folder, which is then a complete destination.
+journal is copied to that folder, which is then a complete destination.
 """
 
 import json

@@ -27,7 +27,7 @@ _AHEAD_MIN = 32
 # If most targets so far were skipped, more targets are fed at a time than there is room for. This limits the number of
 # extra targets, because the next ones may all be requested.
 _SKIPPED_MAX = 1_000
-# Bytes fed at a time: as many as are used in this time, limited by the targets that may be listed, but at least this
+# Bytes fed at a time: the number used in this time, limited by the targets that may be listed, but at least this
 # minimum.
 _BLOCK_SECONDS = 1.0
 _BLOCK_MIN = 2 << 10

@@ -333,7 +333,7 @@ class JobDirectory:
 
     def _create_claim(self, claim: str, worker: str) -> str | None:
         created = self.store.create(f"claims/{claim}", json.dumps({"worker": worker}).encode())
-        # If a reply is lost, a successful creation can look like an existing name.
+        # If a reply is lost, a file that was just created can look as if it had already existed.
         return f"claims/{claim}" if created or self.claimant(claim) == worker else None
 
     def claimant(self, name: str) -> str | None:

@@ -65,7 +65,7 @@ def header_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> b
     """Return the header of a line-based file; empty if there is none.
 
     Raises:
-        NotByHostError: the lines of the file may not be its rows.
+        NotByHostError: the lines and rows of the file may differ.
         UsageError: the file has changed, or a line is too long.
         ListingError: the file cannot be decompressed.
     """
@@ -168,7 +168,7 @@ def _no_check(line: bytes) -> None:
 
 
 def _check_of(file: ListFile, list_format: str, options: Mapping[str, Any]) -> Callable[[bytes], None]:
-    """Return a function that refuses a line if the lines of its file may not be its rows."""
+    """Return a function that refuses a line if the lines and rows of its file may differ."""
     quote = b"" if options.get("quote") == "none" else str(options.get("quote") or '"').encode()
     is_first = True
 

@@ -78,7 +78,7 @@ class Listing:
         return self.failure is not None
 
     def take_over(self, job: JobRecord, heartbeats: Sequence[Heartbeat], shares: Shares) -> bool:
-        """Begin to list the source if the list is incomplete and no other living worker is listing it.
+        """Start to list the source if the list is incomplete and no other living worker is listing it.
 
         Args:
             job: the job.
@@ -86,7 +86,7 @@ class Listing:
             shares: this worker's part of the limits.
 
         Returns:
-            Whether the listing has begun.
+            Whether the listing has started.
         """
         is_recent = self._ended_at > 0.0 and time.monotonic() - self._ended_at < _AGAIN_SECONDS
         if job.is_listed or self._lister is not None or not self.is_possible or is_recent:

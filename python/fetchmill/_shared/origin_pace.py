@@ -15,7 +15,7 @@ class AttemptWithPace(Protocol):
     """An attempt with a pace."""
 
     def pace(self) -> float | None:
-        """Return the requests per second to the origin; None if the origin does not throttle."""
+        """Return the pace in requests per second; None if the origin does not throttle."""
 
     def set_pace(self, per_second: float) -> None:
         """Set the requests per second to the origin while the origin throttles."""

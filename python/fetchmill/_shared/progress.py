@@ -9,7 +9,7 @@ import time
 STUCK_SECONDS = 1.0
 # Limit before the first outcome, when reply times are unknown, and upper limit for slow replies.
 STUCK_SECONDS_MAX = 10.0
-# An attempt counts as stuck after this many times its longest wait for an outcome so far, within the limits above.
+# An attempt counts as stuck if it waits this many times as long as its longest wait so far, within the limits above.
 _WAITS = 3.0
 
 

@@ -1,6 +1,6 @@
 """Divides the rows of a Parquet list by host, in Parquet files on this machine.
 
-The group of each row's host is kept on disk, in one byte per row.
+The group of each row's host is kept on disk, as one byte per row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

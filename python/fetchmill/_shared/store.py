@@ -14,8 +14,8 @@ from fetchmill.errors import StorageError, TemporaryError
 
 # Errors raised if the file system or the bucket fails, perhaps temporarily.
 STORE_ERRORS = (StorageError, TemporaryError)
-# Names in a journal's folder that are not copied, because they are only needed while the job runs or do not belong
-# to it.
+# Names in a journal's folder that are not copied, because they are only needed while the job runs or do not belong to
+# the journal.
 LEFT_BEHIND = ("lock", "token", "shards", "stage", "state", "state-token")
 # Name of a part of a list in `list`. Other files there belong to the user.
 PART = re.compile(r"[0-9a-f]{21}\.(?:jsonl|txt|csv|tsv|parquet)")

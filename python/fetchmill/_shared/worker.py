@@ -24,7 +24,7 @@ from fetchmill._shared.source_lister import LISTING_END_SECONDS
 from fetchmill._shared.store import STORE_ERRORS, Store
 from fetchmill.errors import FetchmillError
 
-# Poll interval of a worker without work, as a share of its wait so far, within the bounds below.
+# Poll interval of an idle worker, as a fraction of its waiting time so far, within the bounds below.
 _IDLE_SHARE = 0.125
 _IDLE_SECONDS_MIN = 0.2
 IDLE_SECONDS = 1.0

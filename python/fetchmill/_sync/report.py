@@ -97,7 +97,7 @@ class SyncReport(ReadableReport):
 
     @property
     def complete(self) -> bool:
-        """Whether the destination contains, or would contain but for a dry run, every object of a complete listing."""
+        """Whether the destination contains every object of a complete listing, or would without the dry run."""
         left = self.plan.local if self.dry_run and self.plan is not None else 0
         missing = self.absent + self.failed + self.not_removed + self.failed_folders + left
         return not self.interrupted and not missing

@@ -1,4 +1,4 @@
-"""Checks whether a folder is synced, by its state folder. Imports no other module from the package."""
+"""Checks whether a folder is synced, by looking for its state folder. Imports no other module from the package."""
 
 import os
 

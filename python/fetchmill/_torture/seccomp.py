@@ -1,6 +1,6 @@
 """Linux's seccomp notifications, with which a process asks its supervisor before it makes certain system calls.
 
-No privilege is needed, and nothing in the watched program changes. Layouts and numbers are those of the kernel's
+No privilege is needed, and nothing in the watched program changes. Structure layouts and numbers come from the kernel
 headers `linux/seccomp.h`, `linux/bpf_common.h` and `asm/unistd.h`.
 """
 

@@ -26,7 +26,8 @@ FINISHED = (0, 3)
 _RUN_SECONDS_MAX = 60.0
 _BODY_BYTES = 300
 _DELAY_SECONDS = (0.0, 0.02)
-# The seed chooses the objects. A fault affects only the first request for an object, and each connection at most once.
+# The seed chooses the objects. Only the first request for an object can have a fault, and a connection has at most one
+# fault.
 _FAULTS = (
     Fault("truncate", rate=0.02, times=1),
     Fault("reset", rate=0.01, times=1),
