@@ -11,7 +11,7 @@ from fetchmill_bench.sweeps import published_cases
 WARM_UP_SECONDS = 0.5
 # Time for starting and ending a contender during its warm-up.
 _WARM_UP_AROUND = 1.0
-# Mean wait for a site in seconds. It is long because a fifth of the sites never answer.
+# Mean waiting time for a site in seconds. It is long because a fifth of the sites never answer.
 _MEAN_OF_SITES = SITE_TIMEOUT / 5
 # Approximate number of objects that a way reads from a bucket per second.
 _OBJECTS_PER_SECOND = 1000.0

@@ -87,7 +87,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _read_stat(pid: int) -> _Stat | None:
-    """Returns the line of a process; None if the process has ended."""
+    """Returns a process's line from /proc; None if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

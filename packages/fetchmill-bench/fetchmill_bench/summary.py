@@ -76,7 +76,7 @@ def _compares(one: Row, other: Row, *, by_requests: bool) -> bool:
 
 
 def _ratio(result: Row, rivals: Iterable[Row]) -> float | None:
-    """Returns the time per request as a multiple of the best way's, which is 1.
+    """Returns the time per request as a multiple of the best way's time per request.
 
     None for a way that completed no request.
     """

@@ -69,7 +69,7 @@ class Versitygw:
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(body)
-        # Use the form in which versitygw stores an ETag, with quotes.
+        # Use the format in which versitygw stores an ETag, with quotes.
         os.setxattr(path, "user.etag", f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'.encode())
 
 

@@ -29,8 +29,7 @@ def measure(program: str, count: int, seconds: float) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Runs the programs. Returns a nonzero exit code if a program costs more than a fifth as much as the polling
-    loop."""
+    """Runs the programs. Returns a nonzero exit code if a program uses over a fifth of the loop's CPU time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=4000, help="number of items")
     parser.add_argument("--seconds", type=float, default=3.0, help="longest sleep in seconds")

@@ -1,4 +1,4 @@
-"""Compares `files` with a bare loop on a fresh file system, to measure how much storing costs in addition."""
+"""Compares `files` with a bare loop on a fresh file system, to measure the additional cost of storing."""
 
 import contextlib
 import os

@@ -113,7 +113,7 @@ def _install(folder: Path) -> Path:
 
 
 def _write_list(python: Path, folder: Path, count: int) -> Path:
-    """Writes the list. Each row has its own URL and a caption."""
+    """Writes the list. Each row has a unique URL and a caption."""
     path = folder / "list.parquet"
     rows = [{"url": _url(number), "caption": f"image {number}, and what it shows"} for number in range(count)]
     subprocess.run([python, "-c", MAKE_LIST, path], input=json.dumps(rows), text=True, check=True)

@@ -22,7 +22,7 @@ FORMATS = ("null", "parquet")
 H2LOAD = ("--h1", f"-c{CONNECTIONS}", f"-m{AT_ONCE}")
 # Minimum rate, as a multiple of wrk's rate with one request at a time.
 RATE_AT_LEAST = 1.8
-# Number of folders with nginx's files. nginx cannot keep all of the files open, so it opens each one again.
+# Number of folders with nginx's files. nginx cannot keep all of the files open, so it reopens each file.
 FOLDERS = 20
 NGINX = "autoindex on;"
 NGINX_CLIENTS = {"nginx": (), "nginx, 32 at once": ("--pipeline", str(AT_ONCE))}

@@ -315,7 +315,7 @@ def _number(url: str) -> int:
 
 
 def _fails(files: Files, found: Found) -> bool:
-    """Returns whether any record is wrong or, with coalescing, whether more was requested than allowed."""
+    """Returns whether any record is wrong or, with coalescing, whether more bytes were requested than allowed."""
     if found.wrong or "killed" in found.name:
         return found.wrong > 0
     asks_too_often = "coalesce" in found.name and found.clustered_requests > REQUESTS_AT_MOST * files.clustered

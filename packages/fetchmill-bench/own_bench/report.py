@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """Loads the last measurement, along with those of scale and of S3 clients."""
+    """Loads the last measurement, along with the measurements of scale and of S3 clients."""
     latest = folder / "latest.json"
     results: dict[str, Any] = json.loads(latest.read_text()) if latest.exists() else {"scenarios": {}}
     scale = [json.loads(path.read_text()) for path in folder.glob("scale-*.json")]
@@ -265,7 +265,7 @@ def _summary(results: dict[str, Any]) -> str:
     return _bars(bars)
 
 
-# What remains of an hour's work after the process is killed, by tool. For fetchmill, this is tested (`make
+# The part of an hour's work that remains after the process is killed, by tool. For fetchmill, this is tested (`make
 # crash-matrix`). For the other tools, the claim is taken from their documentation, if there is one.
 ITSELF = "all that your program did not save"
 WAYS: tuple[tuple[str, str, str, str], ...] = (

@@ -166,7 +166,7 @@ class Measurement:
     def _watch_others(self, urls: list[str], others: int, alone: float) -> None:
         """Measures the time for the other hosts while the hot host is also checked.
 
-        After that, it stops the check, because the hot host would take long.
+        After that, it stops the check, because checking the hot host to the end would take too long.
         """
         path = self._folder / "hot.txt"
         path.write_text("".join(f"{url}\n" for url in urls))

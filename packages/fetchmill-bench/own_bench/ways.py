@@ -3,9 +3,9 @@
 Usage: python -m own_bench.ways [--again NAME]...
 
 Each contender of each scenario is a separate piece: `fetchmill bench SCENARIO --published --only CONTENDER`. The
-results of a piece are stored in a file in `build/ways`, so the command continues where it was stopped. `--again`
-repeats the pieces whose names contain NAME. If a run was too long for its piece, the table shows its extrapolated time,
-marked with `≈`.
+results of a piece are stored in a file in `build/ways`, so the command resumes where it was stopped. `--again` repeats
+the pieces whose names contain NAME. If a run was too long for its piece, the table shows its extrapolated time, marked
+with `≈`.
 """
 
 import argparse

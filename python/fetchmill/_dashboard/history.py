@@ -90,7 +90,7 @@ class History(ABC):
 
 
 def describe_limits(limits: Mapping[str, float]) -> str:
-    """Return shares of the time as text, such as `listing 83 %, server 17 %`."""
+    """Return the shares of the time as text, such as `listing 83 %, server 17 %`."""
     return ", ".join(f"{kind} {share * 100:.0f} %" for kind, share in limits.items() if share >= _SHARE_MIN)
 
 

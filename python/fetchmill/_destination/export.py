@@ -40,10 +40,10 @@ def export(  # noqa: PLR0913 - every option has a default
 ) -> Report:
     """Copy all objects of a destination to another destination, in another format. Resume an interrupted export.
 
-    Like the destination of any job, the new one can be passed to `status`, `verify` and `export`. The call blocks until
-    the export ends, and releases the GIL while it waits. The objects in `dest` must not change until the export is
-    complete. A shared job must be finished. If it is in a bucket, its ranges are copied to a temporary folder on this
-    machine, one at a time.
+    Like the destination of any job, the new destination can be passed to `status`, `verify` and `export`. The call
+    blocks until the export ends, and releases the GIL while it waits. The objects in `dest` must not change until the
+    export is complete. A shared job must be finished. If it is in a bucket, its ranges are copied to a temporary folder
+    on this machine, one at a time.
 
     Args:
         dest: the destination of a job, or the directory of a shared job.

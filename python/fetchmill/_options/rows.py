@@ -133,7 +133,7 @@ class Options:
             object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
-        """Return the options in the core's form, without those that have their default values.
+        """Return the options in the core's form, without options that have their default values.
 
         Args:
             asked: the URL of the first request, which selects the entry in ~/.netrc.

@@ -21,7 +21,7 @@ R = TypeVar("R", bound=_Running)
 
 @contextlib.contextmanager
 def running(work: R) -> Iterator[R]:
-    """Yield the work. When the block is left for any reason, make sure that the work has ended."""
+    """Yield the work. When the block is left for any reason, ensure that the work has ended."""
     try:
         yield work
     finally:

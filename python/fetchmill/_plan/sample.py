@@ -1,4 +1,4 @@
-"""Measures the bytes, folders and processor time per object of a sample of the source in each format.
+"""Measures the bytes, folders and processor time per object in each format, using a sample of the source.
 
 The sample is written in each format, because the size of a shard depends on names, heads and the compressibility of
 bodies (docs/internals/decisions/0033-a-plan-stores-a-sample.md).

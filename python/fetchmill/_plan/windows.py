@@ -236,7 +236,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, fl
 
 
 def _is_growing(values: Sequence[float]) -> bool:
-    """Return whether the rate grows from the first third to the second, and by more than `GROWING` to the last."""
+    """Return whether the rate grows from the first third to the second, and to the last by more than `GROWING`."""
     third = len(values) // 3
     if third < 2:  # noqa: PLR2004 - one window per third is too few
         return False

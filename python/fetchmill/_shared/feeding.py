@@ -155,7 +155,7 @@ class PipeFeed:
         end, rest = self._range.end, b""
         file.seek(self._position)
         if self._position == 0 and self._list_format == "jsonl":
-            # Skip a byte order mark. The job only expects it at the start, and `NO_ARRAY` has been fed first.
+            # Skip a byte order mark. The job expects this mark only at the start, and `NO_ARRAY` has been fed first.
             self._position = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
             file.seek(self._position)
         while self._position < end:

@@ -269,7 +269,7 @@ def sync_tree(folder: Path) -> None:
 
 
 class _failing:  # noqa: N801 - used like a function
-    """A context manager that turns file system errors into StorageError and adds the path."""
+    """A context manager that converts file system errors to StorageError and adds the path."""
 
     def __init__(self, verb: str, place: Path) -> None:
         self._verb, self._place = verb, place

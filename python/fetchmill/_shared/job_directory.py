@@ -1,14 +1,17 @@
 """A job directory, with files that assign ranges to workers and record final ranges.
 
-job.json                      the definition of the job lists/N.json                  a list that was added to the job,
-or a part of the source's list list/TOKEN.FORMAT             a part of the source's list or of a list divided by host,
-or a copy of a whole list claims/listing.N              the process that lists the source or divides the list
-commits/RANGE.json            the commit record of a range claims/RANGE.N                the worker that holds a range;
-N - 1 workers died while they held it workers/WORKER.json           the heartbeat of a worker logs/HOST-PID.log
-the log of a worker data/RANGE-ATTEMPT/           the objects of an attempt; the attempts in commit records are the
-result stopped                       exists while the job is stopped settings.json                 settings that
-`fetchmill set` has changed finished.json                 the sum of all ledgers, written when every range has a commit
-record
+job.json                      the definition of the job
+lists/N.json                  a list that was added to the job, or a part of the source's list
+list/TOKEN.FORMAT             a part of the source's list or of a list divided by host, or a copy of a whole list
+claims/listing.N              the process that lists the source or divides the list
+commits/RANGE.json            the commit record of a range
+claims/RANGE.N                the worker that holds a range; N - 1 workers died while they held it
+workers/WORKER.json           the heartbeat of a worker
+logs/HOST-PID.log             the log of a worker
+data/RANGE-ATTEMPT/           the objects of an attempt; the attempts in commit records are the result
+stopped                       exists while the job is stopped
+settings.json                 settings that `fetchmill set` has changed
+finished.json                 the sum of all ledgers, written when every range has a commit record
 """
 
 import json
@@ -222,7 +225,7 @@ class JobDirectory:
         own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}")
         names = [name for name in self.store.top() if name not in _BEFORE_THE_JOB]
         foreign = sorted(name for name in names if not name.startswith(own))
-        # In the meantime, another process may have created the job and begun to work on it.
+        # In the meantime, another process may have created the job and started to work on it.
         if foreign and not self.exists():
             raise UsageError(
                 f"{self.text} is not empty ({foreign[0]}); a shared job needs a new or empty folder or prefix"

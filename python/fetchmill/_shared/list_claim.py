@@ -18,7 +18,7 @@ from fetchmill._shared.store import STORE_ERRORS
 
 # Poll interval while another process creates the list.
 _LOOK_SECONDS = 0.5
-# A process that joins waits for this many leases after the last heartbeat, so that others can take over first.
+# A process that joins waits for this many leases after the last heartbeat, so that other processes can take over first.
 _LOST_LEASES = 3
 
 
@@ -62,8 +62,8 @@ class ListClaim:
         is_waiting = False
         while not self._directory.exists():
             self._directory.refuse_foreign()
-            # Read the claims before the heartbeats. A process writes its heartbeat before its claim, because others
-            # would otherwise consider it dead.
+            # Read the claims before the heartbeats. A process writes its heartbeat before its claim, because other
+            # processes would otherwise consider it dead.
             claims = self._directory.claims().get(LISTING, {})
             living = {each.worker for each in self._heartbeats.look() if each.lives(self._lease)}
             if living.isdisjoint(claims.values()):

@@ -119,8 +119,8 @@ class Listing:
     def set_rate(self, per_second: float) -> None:
         """Limit the listing's requests per second from now on.
 
-        A listing that began without a rate cannot be given one later. It ends, and a worker starts it again with the
-        rate.
+        A listing that began without a rate cannot be given one later. Such a listing ends, and a worker starts it again
+        with the rate.
         """
         lister = self._lister
         if lister is not None and lister.has_rate:

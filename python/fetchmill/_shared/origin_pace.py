@@ -22,7 +22,7 @@ class AttemptWithPace(Protocol):
 
 
 class OriginPace:
-    """The pace of one worker. The caller makes sure that only one thread at a time uses it."""
+    """The pace of one worker. The caller ensures that only one thread at a time uses it."""
 
     def __init__(self) -> None:
         # The total for all attempts, in requests per second. None if the origin does not throttle.

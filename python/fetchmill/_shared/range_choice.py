@@ -69,7 +69,7 @@ class RangeChoice:
         self._free = {name for name, owners in owners_of.items() if not owners}
         for each in ready:
             names, owners = list(claims.get(each.id, {})), owners_of[each.id]
-            # Only one more worker may fetch a stuck range, not all of them.
+            # Only one additional worker may fetch a stuck range.
             is_free = len(owners) <= self._kind.owners_max and all(each.id in owner.stuck for owner in owners)
             if each.id in mine or not is_free:
                 continue

@@ -75,7 +75,7 @@ class RangeKind(Protocol):
         """
 
     def prepare_release(self, attempts: Iterable[EndableAttempt]) -> None:
-        """Prepare attempts for the release of their ranges. Other workers may claim these immediately."""
+        """Prepare attempts for the release of their ranges, which other workers may claim immediately."""
 
     def end_lost(self, attempts: Iterable[EndableAttempt]) -> None:
         """End attempts whose ranges other workers may have claimed while this process was frozen."""

@@ -389,8 +389,8 @@ class RangeWorker:
         self.abort()
 
     def _write_heartbeat(self) -> None:
-        # Collect this before `known`. An attempt that begins in between may know fewer workers, so `known` must
-        # include it.
+        # Collect this before `known`. An attempt that starts in between may know fewer workers, so `known` must include
+        # it.
         of_attempts = self._attempts.as_heartbeat()
         known = [attempt.known for attempt in self._attempts.current()]
         listing_known = [self._listing.known] if self._listing.is_running else []
@@ -415,7 +415,7 @@ class RangeWorker:
         return "waiting" if self._is_waiting else "working"
 
     def _look_at_peers(self) -> None:
-        """Divide the limits among the living workers. A new worker starts after all others have done this."""
+        """Divide the limits among the living workers. A new worker starts after all other workers have done this."""
         peers = [each for each in self._heartbeats.read() if each.worker != self.name and each.lives(self._job.lease)]
         before = self._shares.sharers
         if self._shares.observe(peers):

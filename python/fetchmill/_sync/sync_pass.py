@@ -293,8 +293,7 @@ class SyncPass:
         return str(self._folder.fetched) if self._has_requests() else None
 
     def _failed_statuses(self) -> Mapping[str, int]:
-        """Return the pass's failures by HTTP status, as counted by the fetching job, including those of earlier
-        calls."""
+        """Return the pass's failures by HTTP status, as counted by the fetching job over all calls."""
         is_fetched = self._has_requests() and self._folder.fetched.exists()
         return status(self._folder.fetched).failed_statuses if is_fetched else {}
 

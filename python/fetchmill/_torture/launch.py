@@ -1,7 +1,7 @@
 """`python -m fetchmill._torture.launch DESCRIPTOR CALLS PROGRAM ...`: starts a program under a `seccomp` filter.
 
-The process sends the listener to the supervisor over the socket DESCRIPTOR, and becomes PROGRAM. CALLS are names of
-system calls, separated by commas.
+The process sends the listener to the supervisor over the socket DESCRIPTOR, and becomes PROGRAM. CALLS contains names
+of system calls, separated by commas.
 """
 
 import os

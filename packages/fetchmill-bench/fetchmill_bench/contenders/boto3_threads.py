@@ -15,7 +15,7 @@ from fetchmill_bench.task import RequestCounter, Task
 
 
 def run(task: Task, counter: RequestCounter) -> None:
-    """Lists in this thread, and reads objects in the others."""
+    """Lists in this thread, and reads objects in the other threads."""
     client = boto3.client("s3", endpoint_url=task.url, config=Config(max_pool_connections=task.limit))
     counter.is_set_up()
     places = threading.Semaphore(2 * task.limit)
