@@ -42,8 +42,7 @@ def measure(program: Callable[[int, int, int], Iterable[int]], count: int, chunk
 
 
 def main() -> int:
-    """Runs both programs in turn. Returns a nonzero exit code if `bounded` is slower than 0.8 of the executor's
-    rate."""
+    """Runs both programs in turn. Returns a nonzero exit code if `bounded` is below 0.8 of the executor's rate."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=200_000, help="number of calls")
     parser.add_argument("--chunksize", type=int, default=1000)
