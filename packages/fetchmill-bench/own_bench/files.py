@@ -20,7 +20,7 @@ LOOP_FACTOR = 1.2
 CPU_AT_MOST = 1.0
 RATE_AT_LEAST = 0.9
 CLIENTS = ("null", "loop", "loop, syncs", "files", "files, no syncs")
-# Number of stored copies per round. There is one additional round for the warm-up.
+# Number of stored copies per round. The warm-up is one additional round.
 STORING = 4
 
 

@@ -66,7 +66,7 @@ def versions(connections: int) -> tuple[Version, ...]:
 
 
 def https(settings: Settings) -> dict[str, Any]:
-    """Measures both clients and the ratios of their figures. There are no limits for the ratios."""
+    """Measures both clients and the ratios of their figures. The ratios have no limits."""
     prefix = settings.folder / "nginx-https"
     with nginx(prefix, settings.cores.server) as (server, url):
         found = [_compare(settings, version, server, url, prefix) for version in versions(settings.connections)]

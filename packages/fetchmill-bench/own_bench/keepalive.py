@@ -26,7 +26,7 @@ def null(settings: Settings) -> dict[str, Any]:
 
 
 def in_flight(settings: Settings) -> dict[str, Any]:
-    """Measures several numbers of requests in flight. There are no limits for the ratios."""
+    """Measures several numbers of requests in flight. The ratios have no limits."""
     levels = [_alternate(settings, connections) for connections in settings.levels]
     for level in levels:
         level["bars"] = [bar.to_dict() for bar in _bars(level["rounds"])]

@@ -17,8 +17,8 @@ class JobHistory(History):
 
     Args:
         status: the ledger of the job.
-        samples: one sample per second, or per longer interval if the job ran for more than twelve minutes. There are at
-            most 720 samples, and none if an older release started the job. Each sample has:
+        samples: at most 720 samples, one per second. If the job ran for more than twelve minutes, samples cover longer
+            intervals. The list is empty if an older release started the job. Each sample contains:
 
             - `time`: end of the interval, in seconds since 1970 UTC; `interval`: its length in seconds.
             - Counts within the interval: `listed`, `settled`, `fetched`, `absent`, `failed`, `bytes`, `attempts`, and

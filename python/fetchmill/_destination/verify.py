@@ -81,8 +81,7 @@ class VerifyReport(ReadableReport):
         absent: number of targets with status 404 or 410.
         failed: number of targets that failed permanently.
         skipped: number of targets that were left out on purpose.
-        pending: number of targets without an outcome. If there are any, the job is not finished, but that is not a
-            fault.
+        pending: number of targets without an outcome. If this is not 0, the job is unfinished, which is not a fault.
         bytes: total size of the objects in bytes.
         checked: number of objects read and compared with their checksums.
         findings: number of findings.

@@ -21,7 +21,7 @@ class JobDashboard:
 
     Args:
         command: `get`, `check` or `list`.
-        options: the options of the job. Without `dashboard` and `dashboard_addr` there is no dashboard.
+        options: the options of the job. A dashboard requires `dashboard` or `dashboard_addr`.
 
     Attributes:
         url: URL for browsers; None without a dashboard.

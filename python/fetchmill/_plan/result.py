@@ -57,7 +57,7 @@ class Plan:
         object_requests: number of requests for objects, retries included.
         listing_requests: number of requests for the listing; 0 for a list.
         body_bytes: total size of all bodies in bytes.
-        network_bytes: total bytes of bodies, reply heads and the listing, without the overhead of TLS, TCP and IP.
+        network_bytes: total bytes of bodies, reply heads and the listing, excluding the overhead of TLS, TCP and IP.
         absent_share: share of the targets that were absent, 0 to 1.
         failed_share: share of the targets that failed, 0 to 1.
         limited_by: the bottleneck in the steady part of the probe; None if unknown.

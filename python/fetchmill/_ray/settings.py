@@ -3,7 +3,7 @@
 from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import UsageError
 
-# Maximum number of workers. The number is limited because all workers write to one folder of heartbeats and read it.
+# Maximum number of workers. The number is limited because all workers write and read heartbeats in one folder.
 _WORKERS_MAX = 10_000
 
 

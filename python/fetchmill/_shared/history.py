@@ -124,7 +124,7 @@ class _Interval:
 
 
 class _Merged:
-    """The sums of samples by interval. There are at most 2 * 720 intervals, so memory use is bounded."""
+    """The sums of samples by interval. Memory use is bounded, because the number of intervals is at most 2 * 720."""
 
     def __init__(self) -> None:
         self._width = 1

@@ -171,7 +171,7 @@ def count_of_parts(rows: int, hosts: int, concurrency: int, options: Mapping[str
 
 
 def full_parts(rows: int, hosts: int, concurrency: int) -> int:
-    """Return the number of parts that can each keep a worker busy, a power of two; 0 if there is none."""
+    """Return the number of parts that can each keep a worker busy, a power of two; 0 if no part can."""
     of_part = _HOSTS_PER_REQUEST * max(concurrency, 1)
     most = min(hosts // of_part, rows // (of_part * _ROWS_PER_HOST), GROUPS)
     return 1 << most.bit_length() >> 1

@@ -25,7 +25,8 @@ class Shares:
         self.workers = frozenset((worker,))
         self._worker = worker
         self._limit_per_host = int(options.get("limit_per_host") or 0)
-        # Limits set by the user are kept exactly. Default limits are also divided, but no worker waits for that.
+        # Limits set by the user are never exceeded. Default limits are also divided, but no worker waits for the
+        # division.
         self.has_host_limits = bool(self._limit_per_host or options.get("rate_per_host"))
 
     @property

@@ -353,7 +353,7 @@ class RangeWorker:
                 else:
                     self._look_at_peers()
             except STORE_ERRORS as error:
-                # After a lease, others may fetch this worker's ranges. If there are limits, this worker must stop
+                # After a lease, others may fetch this worker's ranges. If the job has limits, this worker must stop
                 # before that.
                 leases = 0.7 if self._shares.is_exclusive else _DEAF_LEASES
                 if time.monotonic() - last > self._job.lease * leases:

@@ -1,9 +1,9 @@
 """A, "combined": pages go to processes, in which a thread reads the queue and an event loop downloads.
 
-The parent only lists. There is one process per processor, but at most `limit` of them, and they share the limit. One
-message carries a page of a thousand objects, so the cost of a message is paid only once per page. The loop never waits
-for the end of a page, because the thread has already read the next page. This is the best way in its table. It needs
-processes, threads and a loop, with a limit on each queue between them.
+The parent only lists. This way uses one process per processor, but at most `limit` processes, which share the limit.
+One message carries a page of a thousand objects, so the cost of a message is paid only once per page. The loop never
+waits for the end of a page, because the thread has already read the next page. This is the best way in its table. It
+needs processes, threads and a loop, with a limit on each queue between them.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """A, "16 processes": an executor that gets one page at a time and waits for it, with a session per process.
 
-There is one process per processor, but at most `limit` of them. Waiting for each page limits the number of submitted
-tasks. `executor.map` has no such limit, because it reads all of its input first. However, processes are idle at the end
-of each page and while the next one is listed, and each object costs a message in each direction.
+This way uses one process per processor, but at most `limit` processes. Waiting for each page limits the number of
+submitted tasks. `executor.map` has no such limit, because it reads all of its input first. However, processes are idle
+at the end of each page and while the next one is listed, and each object costs a message in each direction.
 """
 
 from concurrent.futures import ProcessPoolExecutor, as_completed

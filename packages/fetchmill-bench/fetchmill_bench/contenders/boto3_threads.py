@@ -1,7 +1,8 @@
 """B, "threads": boto3 with a single client for all `limit` threads of a `ThreadPoolExecutor`.
 
-Creating a client takes time, and threads can share one. There is therefore only one client, with as many connections as
-threads. The number of submitted tasks is limited, because the pool's queue would otherwise hold all keys in the bucket.
+Creating a client takes time, and threads can share one. This way therefore uses only one client, with as many
+connections as threads. The number of submitted tasks is limited, because the pool's queue would otherwise hold all keys
+in the bucket.
 """
 
 import threading
