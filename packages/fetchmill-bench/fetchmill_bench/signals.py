@@ -1,4 +1,4 @@
-"""Defers signals while a process is being started, because a handler can end a process only if its id is known."""
+"""Defers signals while a process is being started, because a handler can end only a process whose id it knows."""
 
 import contextlib
 import signal

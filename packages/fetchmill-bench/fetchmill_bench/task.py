@@ -82,7 +82,7 @@ class RequestCounter:
         done: number of completed requests, including failed ones.
         failed: number of requests without a complete 2xx reply; for sites, without a status.
         error: the reason, if the way itself ended early.
-        set_up: seconds that the way took to create its clients, if it reports them. Its total time includes them.
+        set_up: seconds that the way took to create its clients, if it reports them. The way's total time includes them.
     """
 
     task: Task

@@ -44,7 +44,7 @@ class Sums:
         is_pinned: whether client and server each have one processor. Otherwise they share all processors.
         port: port of the server, which is part of the job's identity.
         runs: the runs, in order.
-        gets: number of requests for objects, one for each start of the server.
+        gets: numbers of requests for objects, one number for each start of the server.
         journal_peak: maximum size of the journal on disk in bytes.
     """
 

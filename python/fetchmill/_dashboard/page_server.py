@@ -19,9 +19,10 @@ HEAD_BYTES_MAX = 8192
 # Time limits in seconds: from accepting a connection to the complete request, and from there to the end of the reply.
 HEAD_SECONDS_MAX = 5.0
 REPLY_SECONDS_MAX = 10.0
-# Maximum number of connections. Beyond this, the oldest connection is closed so that idle clients cannot block others.
+# Maximum number of connections. Beyond this, the oldest connection is closed so that idle clients cannot block other
+# clients.
 CONNECTIONS_MAX = 32
-# Time limit for the thread to end. Normally it ends almost immediately, because it never waits for long.
+# Time limit for the thread to end. Normally the thread ends almost immediately, because it never waits for long.
 _JOIN_SECONDS = 5.0
 
 # Header fields that keep other sites from reading this page, and keep this page from contacting other servers.

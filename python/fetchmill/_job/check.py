@@ -30,7 +30,7 @@ class CheckReport(ReadableReport):
         counts: number of rows by answer, which is a status as text or a failure kind. Empty while the check is
             unfinished.
         suspect: number of rows whose failure may have been caused by this machine rather than by the site.
-        failed: the first 20 failed rows (no complete reply, a 4xx or a 5xx), with all columns except the kept ones.
+        failed: the first 20 failed rows (no complete reply, a 4xx or a 5xx), with all columns except kept columns.
         skipped: number of targets that were left out on purpose.
         seconds: duration of this run in seconds.
         attempts: number of requests in this run, including redirects.

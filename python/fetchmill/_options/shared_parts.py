@@ -7,7 +7,8 @@ import shlex
 from fetchmill._options.sources import is_bucket
 from fetchmill.errors import UsageError
 
-# The data folder of a job directory, and the pattern of names in it, which consist of a range and an attempt.
+# The data folder of a job directory, and the pattern of the names in that folder, which consist of a range and an
+# attempt.
 DATA = "data"
 ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 

@@ -10,8 +10,8 @@ BLOCK_MAX = 4096
 # Maximum size of the journal, in total and per object. Its write-ahead log is truncated at a thousand 4 KiB pages, but
 # the log of a small job is smaller.
 JOURNAL_BYTES_MAX, JOURNAL_BYTES_AN_OBJECT = 4 << 20, 64
-# Inodes that a job uses for the journal's files and the stage, and those that each worker uses for its stage folder and
-# failure records.
+# Inodes that a job uses for the journal's files and the stage, and inodes that each worker uses for its stage folder
+# and failure records.
 INODES_OF_A_JOB, INODES_OF_A_WORKER = 6, 2
 # Number of staged files per folder, and maximum number of such folders.
 STAGE_FOLDER_FILES, STAGE_FOLDERS = 64, 1024
@@ -25,7 +25,7 @@ class Room:
         path: the destination, or its nearest existing parent.
         free_bytes: bytes that this user may write.
         free_inodes: files that this user may create; None if the file system creates inodes on demand, such as btrfs.
-        block: minimum size of a file in bytes. File sizes on disk are multiples of it.
+        block: minimum size of a file in bytes. File sizes on disk are multiples of this size.
     """
 
     path: str

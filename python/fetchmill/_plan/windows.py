@@ -1,7 +1,7 @@
 """Computes a rate and its uncertainty from the counters of a probe (docs/guide/plan.md describes the method).
 
-The probe is divided into windows of one second. The first windows are slower, because connections are being opened
-and names resolved. The marginal standard error rule determines how many of them to ignore. A straight line through the
+The probe is divided into windows of one second. The first windows are slower, because connections are being opened and
+names resolved. The marginal standard error rule determines how many windows to ignore. A straight line through the
 remaining counters gives the rate. The spread of the windows gives the uncertainty.
 
 Replies may be held for up to a second and then arrive together, so the counters rise in steps. Only the edges of these
@@ -255,7 +255,7 @@ def _edges(snapshots: Sequence[Snapshot]) -> list[tuple[int, Snapshot]]:
 
 
 def _windows(edges: Sequence[tuple[int, Snapshot]]) -> Iterator[Window]:
-    """Divide the probe into windows. Drop the last one if it is too short, unless it is the only one."""
+    """Divide the probe into windows. Drop the last window if it is too short, unless it is the only one."""
     first, is_first = edges[0][1], True
     for index, last in edges:
         is_end = index == edges[-1][0]

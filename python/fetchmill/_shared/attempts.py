@@ -17,7 +17,8 @@ from fetchmill.errors import FetchmillError
 class RunningAttempts:
     """See the module docstring.
 
-    Only the feeding thread calls `begin`, `finish`, `count_finishing` and `join`. Any thread may call the others.
+    Only the feeding thread calls `begin`, `finish`, `count_finishing` and `join`. Any thread may call the other
+    methods.
 
     Args:
         directory: the job directory.

@@ -259,7 +259,7 @@ class _Definition:
         """Refuse a job with different options or a different source.
 
         Raises:
-            UsageError: they differ.
+            UsageError: the options or the source differ.
         """
         if job.source != self.source:
             raise UsageError(

@@ -25,7 +25,7 @@ from fetchmill.errors import UsageError
 _AHEAD_SECONDS = 1.5
 _AHEAD_MIN = 32
 # If most targets so far were skipped, more targets are fed at a time than there is room for. This limits the number of
-# extra targets, because the next ones may all be requested.
+# extra targets, because all of the next targets may be requested.
 _SKIPPED_MAX = 1_000
 # Bytes fed at a time: the number used in this time, limited by the targets that may be listed, but at least this
 # minimum.
@@ -228,7 +228,7 @@ class PipeFeed:
     def _unlisted_lines(self, list_read: int) -> float:
         """Estimate the number of lines that were fed but not listed, from their bytes and the mean line length.
 
-        A job lists only the lines that it needs soon, and keeps the others in its buffer.
+        A job lists only the lines that it needs soon, and keeps all other lines in its buffer.
         """
         return (self._bytes - self._uncounted - list_read) * self._lines / max(self._bytes, 1)
 

@@ -26,7 +26,7 @@ from fetchmill.errors import StorageError
 # Default number of requests in flight for a job with many hosts.
 _CONCURRENCY = 64
 # Minimum mean number of hosts in a part for each request that a worker may have in flight. One host is not enough,
-# because hosts with few rows finish before the others.
+# because hosts with few rows finish before other hosts.
 _HOSTS_PER_REQUEST = 2
 # Minimum mean number of rows in a part for each of these hosts, because starting and ending a part's job takes time.
 _ROWS_PER_HOST = 8

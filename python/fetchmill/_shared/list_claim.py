@@ -1,7 +1,7 @@
 """Chooses the process that creates the list of a shared job before the job exists.
 
-The chosen process lists the job's source, or divides its list by host. The others wait for the job. If the chosen
-process dies, another one takes over.
+The chosen process lists the job's source, or divides its list by host. All other processes wait for the job. If the
+chosen process dies, another process takes over.
 
 claims/listing.N      the process that creates the list
 list/TOKEN.FORMAT     a part of the list; if no record names it, its process died

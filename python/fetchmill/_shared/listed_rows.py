@@ -1,7 +1,7 @@
 """The rows of a source's list that are already in the shared job.
 
-If the process that lists a source dies, another one lists the source again and drops these rows. They are stored in a
-table on this machine's disk, at about 100 bytes per row.
+If the process that lists a source dies, another process lists the source again and drops these rows. The rows are
+stored in a table on this machine's disk, at about 100 bytes per row.
 """
 
 import json

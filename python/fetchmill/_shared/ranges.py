@@ -146,7 +146,7 @@ class Range:
     Args:
         file: number of the file, from 0.
         start: first byte, which is the start of a line; or first row, from 0.
-        end: the byte or row after the last one.
+        end: the byte or row after the end of the range.
     """
 
     file: int

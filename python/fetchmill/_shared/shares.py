@@ -68,14 +68,14 @@ class Shares:
         return self.workers != before
 
     def may_start(self, living: Iterable[Heartbeat]) -> bool:
-        """Return whether all others have made room for this worker, which has not fetched yet."""
+        """Return whether all other workers have made room for this worker, which has not fetched yet."""
         fetching = [each for each in living if each.state in (*FETCHING, "listing")]
         if self.has_host_limits and not all(self._worker in each.knows for each in fetching):
             return False
         return self.rate is None or all(each.sharers >= self.sharers for each in fetching)
 
     def is_outdated(self, known: frozenset[str]) -> bool:
-        """Return whether an attempt that was started with these living workers must end."""
+        """Return whether an attempt that knows only these living workers must end."""
         return self.has_host_limits and (self.is_standby or not self.workers <= known)
 
     def as_heartbeat(self, known: Sequence[frozenset[str]]) -> dict[str, Any]:

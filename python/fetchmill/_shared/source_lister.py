@@ -203,7 +203,7 @@ class SourceLister:
         return rows
 
     def _add_parts(self, job: Job, folder: Path, known: ListedRows | None) -> bool:
-        """Add all rows to the job. Return False if this process was stopped or another one has taken over."""
+        """Add all rows to the job. Return False if this process was stopped or another process has taken over."""
         seconds = _PART_SECONDS
         chunks = _chunks(job, self._is_stopped)
         is_more = True

@@ -266,7 +266,10 @@ class RangeWorker:
                 self._write_heartbeat()
 
     def _is_ready(self) -> bool:
-        """Return whether the worker can start a range: others must know it, and few attempts may be finishing."""
+        """Return whether this worker can start another range.
+
+        The other workers must know this worker, and the number of finishing attempts must be below its maximum.
+        """
         if self._has_idle_peers and any(attempt.is_stuck() for attempt in self._attempts.current()):
             return False  # another range would also get stuck
         if self._shares.has_host_limits and self._listing.is_running:
@@ -339,7 +342,7 @@ class RangeWorker:
 
     def _beat(self) -> None:
         last = time.monotonic()
-        # Write the first heartbeat immediately, to find out whether others must make room for this worker.
+        # Write the first heartbeat immediately, to find out whether other workers must make room for this worker.
         due, pause = last, 0.0
         while not self._ended.wait(pause):
             pause = self._look_seconds()
@@ -353,8 +356,8 @@ class RangeWorker:
                 else:
                     self._look_at_peers()
             except STORE_ERRORS as error:
-                # After a lease, others may fetch this worker's ranges. If the job has limits, this worker must stop
-                # before that.
+                # After a lease, other workers may fetch this worker's ranges. If the job has limits, this worker must
+                # stop before that.
                 leases = 0.7 if self._shares.is_exclusive else _DEAF_LEASES
                 if time.monotonic() - last > self._job.lease * leases:
                     self._fail(error)
@@ -375,7 +378,7 @@ class RangeWorker:
         return period if self._may_start.is_set() else min(period, _LOOK_SECONDS)
 
     def _look_seconds(self) -> float:
-        """Return the interval at which to check the other workers. The heartbeat interval is a multiple of it."""
+        """Return the interval at which to check the other workers, of which the heartbeat interval is a multiple."""
         period = self._beat_seconds()
         return period / max(int(period / max(_LOOK_SECONDS, self._shares.sharers / _READS_PER_SECOND)), 1)
 

@@ -152,7 +152,7 @@ class SyncPass:
         return BegunPass(last + 1, str(self._options.source), self._options.filters, now, **wanted)
 
     def _require_same(self, known: Mapping[str, Any] | None) -> None:
-        """Refuse a different source or different filters from those of the destination."""
+        """Refuse a source or filters that differ from those of the destination."""
         if known is None:
             return
         dest, source, filters = self._options.dest, self._options.source, self._options.filters

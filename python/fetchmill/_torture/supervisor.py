@@ -135,7 +135,7 @@ def _receive_listener(ours: socket.socket) -> int:
 
 @dataclass
 class _Supervisor:
-    """Answers each call of one process, and counts the durable ones."""
+    """Answers each call of one process, and counts the durable calls."""
 
     process: "subprocess.Popen[bytes]"
     listener: int

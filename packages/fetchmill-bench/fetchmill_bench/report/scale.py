@@ -51,7 +51,7 @@ class Scale:
     def ticks(self) -> list[float]:
         """Returns values to label, which are 1, 2 and 5 times each power of ten.
 
-        If that gives too many values, returns only the powers of ten, or only some of these.
+        If that gives too many values, returns only the powers of ten, or only some of the powers.
         """
         powers = [
             10.0**power for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)

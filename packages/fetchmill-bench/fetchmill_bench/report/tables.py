@@ -43,8 +43,8 @@ def table(heads: Sequence[Child], rows: Iterable[Sequence[Child]], texts: Contai
     """Creates a table in its own scrolling box.
 
     Args:
-        heads: heads of the columns.
-        rows: cells of the rows. The first cell is the head of its row.
+        heads: headings of the columns.
+        rows: cells of the rows. The first cell is the heading of its row.
         texts: positions of the columns with text. All other columns contain figures and are aligned to the right.
 
     Returns:
