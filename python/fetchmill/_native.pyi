@@ -1,7 +1,7 @@
 # Docstrings are written by `make generated` from the comments in crates/fetchmill-python/src: change those instead.
 """The Rust core for Python. This module is private, and `fetchmill` exports the public names.
 
-Options are passed as one JSON object. Counters are returned as dicts and batches as lists, so there is no call per
+Options are passed as one JSON object. Counters are returned as dicts and batches as lists, so no call is made per
 object. All exceptions are classes of `fetchmill.errors`.
 """
 
@@ -18,7 +18,7 @@ __version__: str
 
 @final
 class Bucket:
-    """Small objects below a prefix of a bucket. Several threads may call the methods at the same time.
+    """Small objects below a prefix of a bucket. Several threads can call the methods at the same time.
 
     Each method waits for up to `seconds` without the GIL, and retries failed requests during that time. Times are
     seconds since 1970 on the store's clock.
@@ -30,18 +30,18 @@ class Bucket:
         options: a JSON object with the fields of `fetchmill.StreamOptions` that define how to reach the store.
 
     Raises:
-        UsageError: an option is invalid, or (any method) the store refuses the request.
-        TemporaryError: (any method) the store does not answer in time.
+        UsageError: an option is invalid. Methods also raise this error if the store refuses a request.
+        TemporaryError: raised by methods if the store does not answer in time.
     """
 
     def __new__(cls, dest: str | os.PathLike[str], options: str) -> Self: ...
     def text(self) -> str:
         """Return the bucket and prefix in the form that users write."""
     def get(self, name: str, start: int, seconds: float) -> tuple[bytes, int] | None:
-        """Return up to 8 MiB of an object from offset `start`, and the object's modification time.
+        """Return up to 8 MiB of an object, starting at offset `start`, and the object's modification time.
 
-        Return None if the object does not exist. The time is 0 if the store does not send one. Past the end of the
-        object, the bytes are empty.
+        Return None if the object does not exist. The time is 0 if the store does not send one. If `start` is past the
+        end of the object, the bytes are empty.
         """
     def put(self, name: str, body: bytes, seconds: float) -> int:
         """Write an object, replacing any existing one with the same name. Return the time."""
@@ -66,14 +66,14 @@ class Bucket:
 
 @final
 class Job:
-    """A job that runs on its own threads as soon as it is created.
+    """A job, which starts on its own threads when it is created.
 
-    The constructor starts or resumes the job. A job that is dropped before its end is aborted.
+    The constructor starts or resumes the job. Dropping an unfinished job aborts it.
 
     Args:
         options: a JSON object from `to_json` that contains the given options and the source of the job.
         iterator: the targets, if the source is an iterator. Each item is a URL, or a pair of a URL and a name. A thread
-            of the job reads it.
+            of the job reads the iterator.
 
     Raises:
         UsageError: an option is invalid, or the destination belongs to another job.
@@ -87,12 +87,12 @@ class Job:
         """Wait for up to `seconds` for the job to end, without the GIL. Return whether it has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
+        """Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap to call at any time."""
 
     def samples(self, after: float = 0.0) -> list[dict[str, Any]]:
         """Return the samples taken after a time (seconds since 1970 UTC), oldest first.
 
-        The samples of earlier runs are included. At first there is one sample per second. Once there are more than 720,
+        The samples of earlier runs are included. Initially, one sample is kept per second. If more than 720 accumulate,
         adjacent samples are merged.
         """
 
@@ -103,7 +103,7 @@ class Job:
         """
 
     def set_pace(self, per_second: float) -> None:
-        """Set the number of requests per second while the only origin throttles (`pace` in a snapshot).
+        """Set the number of requests per second to send while the only origin throttles (`pace` in a snapshot).
 
         The job adjusts this number whenever the origin refuses requests.
 
@@ -112,9 +112,9 @@ class Job:
         """
 
     def allow_rows(self, rows: int) -> None:
-        """Set the total number of rows that the job may read from a range of a Parquet list.
+        """Set the total number of rows that the job can read from a range of a Parquet list.
 
-        A page may exceed this limit.
+        A page can exceed this limit.
         """
     def end_list(self) -> None:
         """End the list after the rows read so far. The job finishes once their targets have outcomes."""
@@ -130,7 +130,7 @@ class Job:
     def take_dispatcher(self, seconds: float) -> Dispatcher | None:
         """Return the dispatcher of an engine in this process. Wait for up to `seconds` for it.
 
-        Return None if there is no dispatcher yet, if it was already taken, or if the job ended without one.
+        Return None if the dispatcher is not ready yet or was already taken, or if the job ended without one.
         """
 
     def attach(self, worker: int, pid: int, turns: int, receipts: int) -> None:
@@ -163,10 +163,12 @@ class Job:
 
 @final
 class Dispatcher:
-    """Dispatcher of a Python engine's worker: hands out targets and accepts answers. Only one thread may use it.
+    """The dispatcher of a Python engine's worker. It hands out targets, accepts answers, and must be used by one thread
+    only.
 
-    The dispatcher takes care of planning, formats, durability, and what follows from an answer. `Job.take_dispatcher`
-    returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker that has its own process.
+    The dispatcher takes care of planning, formats, durability, and the consequences of each answer.
+    `Job.take_dispatcher` returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker
+    that has its own process.
     """
 
     @staticmethod
@@ -185,11 +187,11 @@ class Dispatcher:
     def next_batch(self, max: int, seconds: float) -> list[Target] | None:
         """Return up to `max` targets. Wait for up to `seconds` for the first one, so the list may be empty.
 
-        Wait without the GIL. Return None if there are no more targets, or if the job was asked to stop.
+        Wait without the GIL. Return None if no targets are left, or if the job was asked to stop.
         """
 
     def report(self, answers: list[Answer]) -> None:
-        """Accept answers. Every target that was handed out must be answered once. This waits if the sink lags behind.
+        """Accept answers. Every target that was handed out must be answered once. Wait if the sink lags behind.
 
         Raises:
             UsageError: a target is not being fetched, or a failure kind does not exist.
@@ -200,15 +202,17 @@ class Dispatcher:
         """Take facts about the origin from `replies` as they arrive from now on, rather than from the answers."""
 
     def note_running(self, requests: int, waiting: int) -> None:
-        """Record how many requests are in flight, and how many targets of this worker wait for a free slot."""
+        """Record how many requests are in flight, and how many of this worker's targets are waiting for a free slot."""
 
     @property
     def concurrency(self) -> int:
-        """Return how many requests this worker may have in flight. The number can change with every call."""
+        """Return the maximum number of requests that this worker can have in flight. The number can change with every
+        call.
+        """
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether the job was asked to stop. Requests in flight may still be finished."""
+        """Return whether the job was asked to stop. Requests in flight can still be finished."""
 
     def close(self) -> None:
         """End the work. Answered targets become durable, and the others stay pending. A second call does nothing."""
@@ -247,8 +251,8 @@ def diff(old: str, new: str, each: Callable[[list[tuple[str, str | None, str | N
     Args:
         old: the earlier results file.
         new: the later results file.
-        each: called with a list of changes, each a tuple of the site, the old answer and the new answer. If it or a
-            signal handler raises an exception, the comparison ends.
+        each: called with a list of changes, each a tuple of the site, the old answer and the new answer. If this
+            function or a signal handler raises an exception, the comparison ends.
 
     Raises:
         UsageError: a file cannot be read, or is not the results file of a check.
@@ -284,9 +288,9 @@ def list_files(options: str) -> list[tuple[str, str, bool, int | None, tuple[str
         options: as for `Job`.
 
     Returns:
-        For each file: its path, the name of its format, whether it can be divided at line ends, its number of Parquet
-            rows, and its inventory. For an inventory, the files are its data files. The last item then holds the
-            `manifest.json` without the data files, and its MD5.
+        For each file: its path, the name of its format, whether it can be divided at line endings, its number of
+            Parquet rows, and its inventory. For an inventory, the files are its data files. The last item then holds
+            the `manifest.json` without the data files, and its MD5.
 
     Raises:
         UsageError: a file cannot be opened or is a pipe, the files have different formats, or an option is invalid.
@@ -307,7 +311,7 @@ class ListBytes:
 
     def __new__(cls, path: str) -> Self: ...
     def read(self) -> bytes:
-        """Return the next bytes. They are empty at the end.
+        """Return the next bytes, or empty bytes at the end.
 
         Raises:
             ListingError: the file is damaged or cannot be read.
@@ -317,8 +321,8 @@ def split_parquet(lists: list[tuple[str, str]], parts: list[str]) -> list[int]:
     """Write each row of some Parquet lists to one of several files, which all have the same columns.
 
     Args:
-        lists: for each list its path, and the path of a file that contains one byte per row. The row goes to
-            part `byte % len(parts)`.
+        lists: for each list, its path and the path of a file that contains one byte per row. The row goes to part
+            `byte % len(parts)`.
         parts: paths of the parts.
 
     Returns:
@@ -332,9 +336,9 @@ def split_parquet(lists: list[tuple[str, str]], parts: list[str]) -> list[int]:
 
 @final
 class Export:
-    """An export that runs on its own threads as soon as it is created.
+    """An export, which starts on its own threads when it is created.
 
-    The constructor starts or resumes the export. An export that is dropped before its end is aborted.
+    The constructor starts or resumes the export. Dropping an unfinished export aborts it.
 
     Args:
         options: a JSON object from `fetchmill.export`.
@@ -342,7 +346,7 @@ class Export:
 
     Raises:
         UsageError: an option is invalid, or the other destination belongs to another job.
-        BusyError: a process is working on one of the two destinations.
+        BusyError: another process is working on one of the destinations.
     """
 
     def __new__(cls, options: str, copies: RangeCopies | None = None) -> Self: ...
@@ -350,7 +354,7 @@ class Export:
         """Wait for up to `seconds` for the export to end, without the GIL. Return whether it has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap at any time."""
+        """Return the current counters, as the fields of `fetchmill._job.report.Snapshot`. Cheap to call at any time."""
 
     def stop(self) -> None:
         """Ask the export to stop after a checkpoint. Return immediately."""
@@ -398,7 +402,7 @@ class Server:
 
 @final
 class World:
-    """Test hosts for every behaviour, and their name server, on their own threads. All of them are on loopback.
+    """Test hosts with every behaviour, and their name server. They run on loopback, on their own threads.
 
     The constructor binds all addresses and starts to serve.
 
@@ -440,7 +444,7 @@ class World:
 class S3:
     """An S3 store on loopback that runs on its own threads. After `stop`, most calls raise a UsageError.
 
-    The constructor binds the port and starts to serve. At first there are no buckets and no credentials.
+    The constructor binds the port and starts to serve. Initially, the store has no buckets and no credentials.
 
     Args:
         options: a JSON object with port, threads, region and virtual_host_suffix.
@@ -483,17 +487,16 @@ class S3:
 
 @final
 class Objects:
-    """Stored objects of a job, read in place. Several threads may call the methods at the same time.
+    """Stored objects of a job, read in place. Several threads can call the methods at the same time.
 
     An object is a tuple: name, body, status, content_type, etag, last_modified (seconds since 1970), fetched_at
     (microseconds), sequence, crc32c, url, columns, content_encoding. The name is a str with surrogates for bytes that
-    are not UTF-8. The columns are a dict that maps the names of the kept columns to their values. Unknown values are
-    None.
+    are not UTF-8. `columns` is a dict that maps the names of the kept columns to their values. Unknown values are None.
 
     The constructor opens the journal and the files that it names.
 
     Raises:
-        UsageError: there is no job, or its format does not store objects.
+        UsageError: the job does not exist, or its format does not store objects.
         JournalError: the journal cannot be read.
     """
 
@@ -505,14 +508,14 @@ class Objects:
         """Close the files. After this, every other method raises a UsageError."""
 
     def get(self, name: bytes) -> tuple[Any, ...] | None:
-        """Return the object with this name, or None if there is none.
+        """Return the object with this name, or None if it does not exist.
 
         Raises:
             JournalError: a manifest, the shard or the object is damaged.
         """
 
     def length(self, name: bytes) -> int | None:
-        """Return the size in bytes of the object with this name, or None if there is none.
+        """Return the size in bytes of the object with this name, or None if it does not exist.
 
         Only the manifests are read.
         """
@@ -521,7 +524,7 @@ class Objects:
         """Return the number of names."""
 
     def names(self, position: str | None, max: int, with_lengths: bool) -> tuple[list[Any], str | None]:
-        """Return up to `max` names from a position on, and the next position if there is one.
+        """Return up to `max` names, starting at a position, and the next position, if any.
 
         With `with_lengths`, each name is a tuple of name and length.
         """
@@ -552,11 +555,11 @@ class SyncStore:
         scratch: a folder for the plan of a dry run, in which `dest` is neither changed nor locked.
         format: the format in which objects are stored.
         shard_size: the size of a shard in bytes. None means the default of the format.
-        accept_foreign: whether `dest` may contain files that were not written by a job or a sync.
+        accept_foreign: whether `dest` can contain files that were not written by a job or a sync.
 
     Raises:
         UsageError: the destination contains something else.
-        BusyError: another process is working on it.
+        BusyError: another process is working on the destination.
         JournalError: the state in the destination is damaged.
         StorageError: the destination cannot be read or written.
     """
@@ -580,13 +583,13 @@ class SyncStore:
         """Take over the objects of a `get` job and return their number. With `scratch`, the job stays unchanged."""
 
     def next_numbers(self) -> dict[str, Any] | None:
-        """Return what the job of the next pass needs (`first_sequence`, `has_url`).
+        """Return the values that the job of the next pass needs (`first_sequence`, `has_url`).
 
         Return None if objects are stored as files.
         """
 
     def has_plan(self) -> bool:
-        """Return whether there is a plan of an unfinished pass."""
+        """Return whether an unfinished pass has left a plan."""
 
     def plan(self, listing: str, options: str) -> dict[str, int]:
         """Compare a listing with the destination. Return how many objects need each action."""
@@ -604,13 +607,13 @@ class SyncStore:
         """Write the list of targets to request. Return the number of rows."""
 
     def prepare(self, fetched: str | None, seconds: float) -> bool:
-        """Prepare the changes for up to `seconds`. Return whether all of them are ready.
+        """Spend up to `seconds` preparing the changes. Return whether all of them are ready.
 
         The destination stays unchanged.
         """
 
     def apply(self, fetched: str | None, overwrite_local: bool, seconds: float) -> bool:
-        """Move the objects of a finished job into place for up to `seconds`. Return whether all are in place."""
+        """Spend up to `seconds` moving the objects of a finished job into place. Return whether all are in place."""
 
     def progress(self) -> dict[str, int]:
         """Return the numbers of planned (`total`) and applied (`done`) objects."""
@@ -632,16 +635,16 @@ class SyncStore:
 
 @final
 class Verify:
-    """A verification that runs on its own threads as soon as it is created.
+    """A verification, which starts on its own threads when it is created.
 
-    The constructor locks the destination against jobs and starts the verification. A verification that is dropped early
-    ends.
+    The constructor locks the destination against jobs and starts the verification. Dropping a verification ends it
+    early.
 
     Args:
         options: a JSON object from `fetchmill.verify`.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
         BusyError: a process is running the job.
     """
 
@@ -653,10 +656,10 @@ class Verify:
         """
 
     def progress(self) -> dict[str, Any]:
-        """Return the progress, as the fields of `fetchmill._destination.verify.Progress`. Cheap at any time."""
+        """Return the progress, as the fields of `fetchmill._destination.verify.Progress`. Cheap to call at any time."""
 
     def findings(self, max: int) -> list[dict[str, Any]]:
-        """Return up to `max` findings that were not taken yet, as the fields of `fetchmill.Finding`."""
+        """Return up to `max` findings that have not been taken yet, as the fields of `fetchmill.Finding`."""
 
     def abort(self) -> None:
         """Ask the verification to end early. A repair ends after the current shard."""
@@ -681,7 +684,7 @@ class Failures:
     The constructor opens the journal for reading.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
         JournalError: the journal or a failures shard cannot be read.
     """
 
@@ -722,9 +725,10 @@ class ConnectionReplies:
         """
 
     def rest_seconds(self, is_full: bool, now: float) -> float | None:
-        """Return for how many seconds (up to 1) the connection must rest now.
+        """Return the number of seconds (up to 1) that the connection must rest now.
 
-        Return None if the connection may continue. `is_full` means that the connection holds as many bytes as it may.
+        Return None if the connection can continue. `is_full` means that the connection holds its maximum number of
+        bytes.
         """
 
     @property
@@ -734,8 +738,8 @@ class ConnectionReplies:
     def silence(self, waiting: float) -> float:
         """Return how many seconds of silence make the connection's replies certain.
 
-        During the silence, no request is sent and no byte arrives. `waiting` is how many seconds the oldest request in
-        flight on any other connection has waited.
+        During the silence, no request is sent and no byte arrives. `waiting` is the number of seconds that the oldest
+        request in flight on any other connection has waited.
         """
 
     def rested(self) -> None:
@@ -776,7 +780,7 @@ class Fetcher:
 
     @property
     def concurrency(self) -> int:
-        """Return how many requests may currently be in flight."""
+        """Return the maximum number of requests that can currently be in flight."""
 
     def close(self) -> None:
         """End the thread. Streams that are still open then raise an InternalError."""
@@ -797,23 +801,23 @@ class Stream:
         Return None if the caller must wait for it.
 
         Raises:
-            StopAsyncIteration: there are no more replies.
+            StopAsyncIteration: no replies are left.
         """
 
     def room(self) -> int:
         """Return how many more items can be added."""
 
     def add(self, items: list[Any]) -> None:
-        """Add items. There must be room for all of them."""
+        """Add items. The stream must have room for all of them."""
 
     def end(self) -> None:
-        """End the input. After this, no more items may be added."""
+        """End the input. After this, no more items can be added."""
 
     def is_open(self) -> bool:
         """Return whether the stream is neither at its end nor closed."""
 
     def fileno(self) -> int:
-        """Return a descriptor. After a call of `arm`, it becomes readable as soon as there are replies."""
+        """Return a descriptor, which becomes readable when replies are available after a call to `arm`."""
 
     def arm(self) -> bool:
         """Request a signal on the descriptor. Return False if something is already available."""
@@ -824,7 +828,7 @@ class Stream:
     def close(self) -> None:
         """Abandon the requests in flight. With a state folder, make the progress so far durable.
 
-        Any thread may call this. A loop over the replies ends as a result.
+        Any thread can call this. A loop over the replies ends as a result.
 
         Raises:
             StorageError: the progress could not be made durable.
@@ -842,7 +846,7 @@ class Batches:
     ) -> None: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
     def close(self) -> None:
-        """Abandon the requests in flight. Any thread may call this."""
+        """Abandon the requests in flight. Any thread can call this."""
 
 @final
 class Batch:
@@ -866,8 +870,8 @@ class Request:
         headers: a mapping, or pairs of name and value. They replace the client's fields with the same names.
         body: bytes to send.
         tag: any object. The reply has the same tag.
-        idempotent: whether the request may be sent twice. Only such requests are retried after a failure. By default,
-            only GET and HEAD may be sent twice.
+        idempotent: whether the request can safely be sent twice. Only such requests are retried after a failure. By
+            default, only GET and HEAD requests are considered safe.
         json: a value to send as JSON instead of `body`. Adds `Content-Type: application/json` unless `headers` contains
             this field.
         params: a mapping, or pairs of name and value, to append to the query of the URL. For a list or tuple, the name
@@ -911,7 +915,7 @@ class Request:
 
     @property
     def idempotent(self) -> bool:
-        """Whether the request may be sent twice."""
+        """Whether the request can safely be sent twice."""
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Pickles and copies are made with the arguments of the constructor."""
@@ -968,7 +972,7 @@ class Reply:
 
     @property
     def status(self) -> int | None:
-        """Status, such as 200. None if there is no complete reply, or if the reply opted out."""
+        """Status, such as 200. None if no complete reply arrived, or if the reply opted out."""
 
     @property
     def ok(self) -> bool:
@@ -976,7 +980,7 @@ class Reply:
 
     @property
     def body(self) -> bytes | memoryview:
-        """Body as bytes. From 64 KiB on, it is a read-only memoryview, which avoids a copy."""
+        """Body as bytes. A body of 64 KiB or more is a read-only memoryview, which avoids a copy."""
 
     @property
     def headers(self) -> Headers:
@@ -1000,7 +1004,7 @@ class Reply:
 
     @property
     def error(self) -> ReplyError | None:
-        """Reason for a missing reply: a `ReplyError` whose `kind` may be `opted-out`. None if there is a reply."""
+        """Reason for a missing reply: a `ReplyError` whose `kind` can be `opted-out`. None if there is a reply."""
 
     @property
     def timings(self) -> Timings:
@@ -1036,7 +1040,7 @@ def status(dest: str, state: str | None) -> dict[str, Any]:
     """Return the counters from a destination's journal, as the fields of `fetchmill.Status`.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
         JournalError: the journal cannot be read.
     """
 
@@ -1046,17 +1050,17 @@ def job_command(dest: str, state: str | None) -> str | None:
     Return None if the job did not store its options.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
         JournalError: the journal cannot be read.
     """
 
 def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
     """Return the samples of a destination's job, oldest first, in the form of `Job.samples`.
 
-    The job may be running.
+    This also works while the job is running.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
         JournalError: the journal cannot be read.
     """
 
@@ -1064,18 +1068,18 @@ def no_proxy_covers(entries: list[str], host: str, port: int) -> bool:
     """Return whether the entries of no_proxy exclude a host from the proxy. The host has no brackets."""
 
 def skipped(dest: str, state: str | None) -> list[tuple[str, int, list[bytes]]]:
-    """Return each reason for skipped targets, the number of targets, and the names of the first 100 of them."""
+    """Return each reason for skipping targets, the number of skipped targets, and the names of the first 100."""
 
 def name_text(name: bytes) -> str:
-    """Return a name as it appears in a manifest: unchanged, or as `%bytes:` and the percent-encoded name."""
+    """Return a name as it appears in a manifest: unchanged, or as `%bytes:` followed by the percent-encoded name."""
 
 def failed_folders(dest: str, after: bytes | None, count: int) -> list[bytes]:
     """Return up to `count` paths of folders that could not be listed, in order, starting after `after`.
 
-    `dest` may also be the results file of a `list` run.
+    `dest` can also be the results file of a `list` run.
 
     Raises:
-        UsageError: there is no job.
+        UsageError: the job does not exist.
         JournalError: the journal cannot be read.
     """
 

@@ -91,7 +91,7 @@ def test_body_with_wrong_length_ends_row_check(dest: Path, tmp_path: Path) -> No
     bodies = [*shard["body"].to_pylist()[:-1], b"cut"]
     pq.write_table(shard.set_column(1, "body", pa.array(bodies, shard["body"].type)), path)
 
-    with pytest.raises(ValueError, match="has not 100 bytes"):
+    with pytest.raises(ValueError, match="does not have 100 bytes"):
         check_rows(other, 3_000)
 
 
@@ -102,4 +102,4 @@ def test_uncheckable_rows_are_refused_before_job_starts() -> None:
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert ended.returncode == 2
-    assert "only bodies of 100 bytes" in ended.stderr
+    assert "requires bodies of 100 bytes" in ended.stderr

@@ -100,7 +100,7 @@ def test_restart_with_other_format_removes_old_files(run: Run, raw: Raw, tmp_pat
     assert not [shard for shard in shards if shard.exists()]
     with contextlib.closing(sqlite3.connect(tmp_path / "out/.fetchmill/job.sqlite")) as journal:
         facts = dict(journal.execute("SELECT key, value FROM job"))
-    assert "restart" not in repr(facts)
+    assert "restart" not in repr(facts).replace(str(tmp_path), "")
 
 
 def test_restart_is_accepted_for_new_destination(run: Run, raw: Raw, tmp_path: Path) -> None:

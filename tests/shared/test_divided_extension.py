@@ -77,7 +77,7 @@ def test_finished_divided_job_is_extended(hosts: list[Observed], run: Run, dest:
 
     refused = run("extend", dest, "bucket.txt")
 
-    assert (refused.code, "cannot be divided, because it has s3:// URLs" in refused.err) == (2, True), refused.err
+    assert (refused.code, "cannot be divided, because it contains s3:// URLs" in refused.err) == (2, True), refused.err
     assert {path.name for path in (dest / "list").iterdir()} == before
     fetchmill.shared_jobs.extend(dest, dest.parent / "one.txt")
     assert fetchmill.shared_jobs.join(dest).finished

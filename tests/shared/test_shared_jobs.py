@@ -299,8 +299,8 @@ REFUSED = [
     ("urls.txt", ("--max-failed", "3"), "a shared job cannot use --max-failed: "),
     ("urls.txt", ("--bwlimit", "1MB"), "a shared job cannot use --bwlimit: "),
     ("urls.txt", ("--names", "seq"), "names seq counts"),
-    ("urls.txt", ("--names", "a{index}.bin"), "names with {index} number"),
-    ("urls.txt", ("--names", "{{{index!r}}}.bin"), "names with {index} number"),
+    ("urls.txt", ("--names", "a{index}.bin"), "names with {index} count"),
+    ("urls.txt", ("--names", "{{{index!r}}}.bin"), "names with {index} count"),
     ("urls.csv", ("--column", "url"), "--csv-header auto"),
     ("nothing.txt", (), "cannot open the list"),
 ]
@@ -481,4 +481,4 @@ def test_list_unsuitable_for_job_is_refused(server: Callable[..., Server], run: 
     assert run("extend", "job", "more.txt").code == 0
     edit(tmp_path / "job" / "lists" / "00001.json", first_file=7)
     damaged = run("status", "job")
-    assert (damaged.code, "does not belong to this job" in damaged.err) == (10, True), damaged.err
+    assert (damaged.code, "does not match this job" in damaged.err) == (10, True), damaged.err

@@ -451,7 +451,7 @@ def test_folder_with_other_files_needs_overwrite_local(
     refusals = [run("sync", source.url, dest, *words) for words in ([], ["--dry-run"])]
     assert [ended.code for ended in refusals] == [USAGE] * 2
     assert all(
-        "use --overwrite-local to replace files that have the name of an object" in each.err for each in refusals
+        "use --overwrite-local to replace files that have the same name as an object" in each.err for each in refusals
     )
     shown = run("sync", source.url, dest, "--overwrite-local", "--delete", "--dry-run")
     assert (shown.code, "60 would be fetched, 0 removed" in shown.err) == (0, True), shown.err

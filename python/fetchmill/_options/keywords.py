@@ -69,7 +69,7 @@ class Storing(TypedDict, total=False):
     cdxj: bool | None
     """Write a CDXJ index next to each WARC shard. Default: on in a folder, off in a bucket and in shared jobs."""
     transform: Function | str | None
-    """Store the result of this Python function, MODULE:FUNCTION; see `fetchmill help transform`."""
+    """Store the result of the Python function MODULE:FUNCTION; see `fetchmill help transform`."""
     transform_columns: Sequence[str] | None
     """Columns that the function fills, comma-separated (parquet and jsonl)."""
     transform_batch: int
@@ -108,7 +108,7 @@ class OfImages(TypedDict, total=False):
 
 
 class OfFiles(TypedDict, total=False):
-    """Options of `get` and `sync` for the free space check."""
+    """Options of `get` and `sync` for the free-space check."""
 
     preflight: bool
     """Stop as soon as it is clear that the files will not fit on disk (inodes or bytes)."""
@@ -118,7 +118,7 @@ class Rows(TypedDict, total=False):
     """Options of `check` and `list` for the rows that they write."""
 
     format: RowsFormat | None
-    """Row format. Default: from the file extension; .csv and .jsonl can be followed by .gz or .zst."""
+    """Row format. Default: inferred from the file extension; .csv and .jsonl can be followed by .gz or .zst."""
 
 
 class OfServer(TypedDict, total=False):
@@ -131,11 +131,11 @@ class OfServer(TypedDict, total=False):
     list_path: str
     """Path to append to SOURCE for listing requests (api listings)."""
     names_field: str
-    """Page field with the object names (api listings); use dots for nested fields."""
+    """Field containing object names (api listings); use dots for nested fields."""
     marker_field: str
-    """Page field with the next page's marker (api listings); use dots for nested fields."""
+    """Field containing the next marker (api listings); use dots for nested fields."""
     total_field: str
-    """Page field with the total object count, if any (api listings); use dots for nested fields."""
+    """Field containing the object count, if any (api listings); use dots for nested fields."""
     marker_param: str
     """Query parameter for the marker or cursor (api and json listings)."""
     get_path: str
@@ -158,15 +158,15 @@ class OfJsonPages(TypedDict, total=False):
     """Item field with the object's size; use dots for nested fields. Objects of a different size fail."""
     modified_field: str | None
     """Item field with the last modification time, for manifests and sync; use dots for nested fields. The value is a
-    date (ISO 8601 or HTTP), or seconds or milliseconds since 1970."""
+    date (ISO 8601 or HTTP format), or the number of seconds or milliseconds since 1970."""
     next_page: NextPage | None
     """How to find the next JSON page; required with --listing json. marker: send the marker (cursor) from --next-field
     as --marker-param. url: request the URL in --next-field. link: request the URL in the Link header (rel=next). page:
     count pages in --page-param until one is empty. offset: count items in --offset-param until a page is empty. none:
     read only one page."""
     next_field: str | None
-    """JSON page field with the next page's marker (cursor) or URL; use dots for nested fields. The listing ends at the
-    first page without a value in this field."""
+    """Field containing the next page's marker (cursor) or URL; use dots for nested fields. The listing ends at the
+    first page that has no value in this field."""
     page_param: str
     """Query parameter for the page number. Counting starts at 1, or at the number in SOURCE."""
     offset_param: str
@@ -177,13 +177,13 @@ class OfList(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync` that determine how a list is read."""
 
     list_format: ListFormat | None
-    """Format of the list. Default: from the file extension, otherwise txt."""
+    """Format of the list. Default: inferred from the file extension; txt if the extension is unknown."""
     column: str | None
     """Column with the URL, by name or number. Default: the column named url if there is one, otherwise the first
     column."""
     template: str | None
-    """Build URLs from columns, such as 'https://{}/{name}'; {} is the value of --column, or the line of a txt list.
-    Other columns are inserted by name, such as {name}."""
+    """URL template, such as 'https://{}/{name}'; {} is replaced by the value of --column, or by the whole line of a txt
+    list. Other columns are inserted by name, as in {name}."""
     csv_header: CsvHeader
     """Whether the first row of a csv or tsv list contains the column names."""
     delimiter: str | None
@@ -217,7 +217,7 @@ class OfFilters(TypedDict, total=False):
 
 
 class OfTargetRequests(TypedDict, total=False):
-    """Options of `get` for requesting the targets in a list."""
+    """Options of `get` that determine how the targets in a list are requested."""
 
     method: str | None
     """HTTP method for the targets in a list. Default: POST if there is a request body, otherwise GET."""
@@ -240,15 +240,15 @@ class OfTargetRequests(TypedDict, total=False):
 
 
 class OfRequests(TypedDict, total=False):
-    """Options of all functions for headers, certificates, proxies and DNS servers."""
+    """Options for headers, certificates, proxies and DNS servers, shared by all functions."""
 
     headers: Mapping[str, str] | None
-    """Add a request header, 'Name: value'; repeatable. {column} is replaced by the value of a list column. Sent only to
+    """Add a 'Name: value' request header; repeatable. {column} is replaced by the value of a list column. Sent only to
     the source's origin."""
     user_agent: str | None
-    """User-Agent for all requests. Give your program's name and a way to contact you."""
+    """User-Agent for all requests. Include your program's name and a way to contact you."""
     credentials_for: str | None
-    """The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of SOURCE, or of
+    """Only origin that receives headers and credentials (https://HOST[:PORT]). Default: the origin of SOURCE, or of
     --template if it names a host. Required for sending secrets if SOURCE is a list without such a template."""
     ca_file: PathText | None
     """PEM file with certificates to trust instead of the system's."""
@@ -266,7 +266,7 @@ class OfRequests(TypedDict, total=False):
     """Proxy for all requests: http://[USER:PASSWORD@]HOST:PORT, socks5://... or socks5h://... With `env`, the variables
     http_proxy, https_proxy and no_proxy are used."""
     resolver: Sequence[str] | None
-    """DNS server to query, ADDRESS[:PORT]; repeatable. Use `system` for the machine's own resolver."""
+    """DNS server (ADDRESS[:PORT]); repeatable. Use `system` for the machine's own resolver."""
 
 
 class OfRates(TypedDict, total=False):
@@ -353,7 +353,7 @@ class OfDashboards(TypedDict, total=False):
     """Options of `get`, `check` and `list` for the dashboard: a web page with metrics of the running job."""
 
     dashboard: bool | str
-    """Serve a web page with charts while the job runs; its address is printed at the start. Prometheus metrics are also
+    """Serve a web page with charts while the job runs; the address is printed at the start. Prometheus metrics are also
     served; see `fetchmill help dashboard`."""
     dashboard_addr: str | None
     """Address of the dashboard; a token is required if other machines can reach it. Default: 127.0.0.1 and a free
@@ -375,7 +375,7 @@ class OfOrigins(TypedDict, total=False):
     """Options of `get`, `list` and streams for credentials, timeouts and bucket access."""
 
     auth: str | tuple[str, str] | None
-    """User name and password for basic authentication, USER:PASSWORD."""
+    """User and password for basic authentication (USER:PASSWORD)."""
     bearer: str | None
     """Bearer token; safer in the variable FETCHMILL_BEARER, because other users can see command lines."""
     netrc: bool

@@ -280,7 +280,7 @@ _STORING = {
         "function",
         Function | str | None,
         None,
-        "Store the result of this Python function, MODULE:FUNCTION; see `fetchmill help transform`.",
+        "Store the result of the Python function MODULE:FUNCTION; see `fetchmill help transform`.",
         heading="Output",
         is_core=False,
     ),
@@ -381,7 +381,7 @@ _ROWS = {
         "choice",
         RowsFormat | None,
         None,
-        "Row format. Default: from the file extension; .csv and .jsonl can be followed by .gz or .zst.",
+        "Row format. Default: inferred from the file extension; .csv and .jsonl can be followed by .gz or .zst.",
         choices=("parquet", "csv", "jsonl"),
         heading="Output",
         is_core=False,
@@ -407,21 +407,21 @@ _OF_SERVER = {
         "text",
         str,
         "FileNames",
-        "Page field with the object names (api listings); use dots for nested fields.",
+        "Field containing object names (api listings); use dots for nested fields.",
         heading="Listing",
     ),
     "marker_field": Option(
         "text",
         str,
         "NextMarker",
-        "Page field with the next page's marker (api listings); use dots for nested fields.",
+        "Field containing the next marker (api listings); use dots for nested fields.",
         heading="Listing",
     ),
     "total_field": Option(
         "text",
         str,
         "Total",
-        "Page field with the total object count, if any (api listings); use dots for nested fields.",
+        "Field containing the object count, if any (api listings); use dots for nested fields.",
         heading="Listing",
     ),
     "marker_param": Option(
@@ -478,7 +478,7 @@ _OF_JSON_PAGES = {
         str | None,
         None,
         "Item field with the last modification time, for manifests and sync; use dots for nested fields. The "
-        "value is a date (ISO 8601 or HTTP), or seconds or milliseconds since 1970.",
+        "value is a date (ISO 8601 or HTTP format), or the number of seconds or milliseconds since 1970.",
         heading="Listing",
     ),
     "next_page": Option(
@@ -496,8 +496,8 @@ _OF_JSON_PAGES = {
         "text",
         str | None,
         None,
-        "JSON page field with the next page's marker (cursor) or URL; use dots for nested fields. The listing "
-        "ends at the first page without a value in this field.",
+        "Field containing the next page's marker (cursor) or URL; use dots for nested fields. The listing ends "
+        "at the first page that has no value in this field.",
         heading="Listing",
     ),
     "page_param": Option(
@@ -521,7 +521,7 @@ _OF_LIST = {
         "choice",
         ListFormat | None,
         None,
-        "Format of the list. Default: from the file extension, otherwise txt.",
+        "Format of the list. Default: inferred from the file extension; txt if the extension is unknown.",
         choices=("txt", "csv", "tsv", "jsonl", "parquet", "inventory"),
         heading="Lists",
     ),
@@ -537,8 +537,8 @@ _OF_LIST = {
         "text",
         str | None,
         None,
-        "Build URLs from columns, such as 'https://{}/{name}'; {} is the value of --column, or the line of a "
-        "txt list. Other columns are inserted by name, such as {name}.",
+        "URL template, such as 'https://{}/{name}'; {} is replaced by the value of --column, or by the whole "
+        "line of a txt list. Other columns are inserted by name, as in {name}.",
         heading="Lists",
     ),
     "csv_header": Option(
@@ -654,7 +654,7 @@ _OF_REQUESTS = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Add a request header, 'Name: value'; repeatable. {column} is replaced by the value of a list column. "
+        "Add a 'Name: value' request header; repeatable. {column} is replaced by the value of a list column. "
         "Sent only to the source's origin.",
         heading="Requests",
         short="-H",
@@ -663,7 +663,7 @@ _OF_REQUESTS = {
         "text",
         str | None,
         None,
-        "User-Agent for all requests. Give your program's name and a way to contact you.",
+        "User-Agent for all requests. Include your program's name and a way to contact you.",
         heading="Requests",
         is_core=False,
     ),
@@ -671,7 +671,7 @@ _OF_REQUESTS = {
         "text",
         str | None,
         None,
-        "The only origin that receives headers and credentials, https://HOST[:PORT]. Default: the origin of "
+        "Only origin that receives headers and credentials (https://HOST[:PORT]). Default: the origin of "
         "SOURCE, or of --template if it names a host. Required for sending secrets if SOURCE is a list without "
         "such a template.",
         heading="Credentials",
@@ -727,7 +727,7 @@ _OF_REQUESTS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "DNS server to query, ADDRESS[:PORT]; repeatable. Use `system` for the machine's own resolver.",
+        "DNS server (ADDRESS[:PORT]); repeatable. Use `system` for the machine's own resolver.",
         heading="Requests",
     ),
 }
@@ -877,7 +877,7 @@ _OF_DASHBOARDS = {
         "dashboard",
         bool | str,
         False,
-        "Serve a web page with charts while the job runs; its address is printed at the start. Prometheus "
+        "Serve a web page with charts while the job runs; the address is printed at the start. Prometheus "
         "metrics are also served; see `fetchmill help dashboard`.",
         heading="Dashboard and logs",
         is_core=False,
@@ -925,7 +925,7 @@ _OF_ORIGINS = {
         "auth",
         str | tuple[str, str] | None,
         None,
-        "User name and password for basic authentication, USER:PASSWORD.",
+        "User and password for basic authentication (USER:PASSWORD).",
         heading="Credentials",
         envvar="FETCHMILL_AUTH",
         is_core=False,
@@ -1341,7 +1341,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Add a request header, 'Name: value'; repeatable.",
+        "Add a 'Name: value' request header; repeatable.",
         heading="Requests",
         short="-H",
     ),
@@ -1349,7 +1349,7 @@ CHECK: Final[Mapping[str, Option]] = {
         "text",
         str | None,
         None,
-        "The only origin that receives secret headers, https://HOST[:PORT].",
+        "Only origin that receives secret headers (https://HOST[:PORT]).",
         heading="Credentials",
     ),
     "state": Option(
@@ -1403,7 +1403,7 @@ LIST: Final[Mapping[str, Option]] = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Add a request header, 'Name: value'; repeatable. Sent only to the source's origin.",
+        "Add a 'Name: value' request header; repeatable. Sent only to the source's origin.",
         heading="Requests",
         short="-H",
     ),
@@ -1477,7 +1477,7 @@ SYNC: Final[Mapping[str, Option]] = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Add a request header, 'Name: value'; repeatable. Sent only to the source's origin.",
+        "Add a 'Name: value' request header; repeatable. Sent only to the source's origin.",
         heading="Requests",
         short="-H",
     ),
@@ -1531,7 +1531,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "count",
         int | None,
         None,
-        "Upper limit for concurrency `auto`. Default: 64 for a public address, 256 for AWS S3, otherwise 16384.",
+        "Upper limit if `concurrency` is `auto`. Default: 64 for a public address, 256 for AWS S3, otherwise 16384.",
         heading="Limits",
     ),
     "max_size": Option("bytes", int, 67108864, "Maximum body size; larger bodies fail.", heading="Limits"),
@@ -1558,8 +1558,8 @@ STREAM: Final[Mapping[str, Option]] = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Headers for all requests. Headers that may contain secrets are sent only to the origin "
-        "`credentials_for`; Accept, Accept-Language and User-Agent are sent everywhere.",
+        "Headers for all requests. Headers that may contain secrets are sent only to the `credentials_for` "
+        "origin; Accept, Accept-Language and User-Agent are sent everywhere.",
         heading="Requests",
         short="-H",
     ),
@@ -1574,7 +1574,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "path",
         PathText | None,
         None,
-        "PEM file with a client certificate; used only for the origin `credentials_for`.",
+        "PEM file with a client certificate; used only for the `credentials_for` origin.",
         heading="Credentials",
     ),
     "client_key": Option(
