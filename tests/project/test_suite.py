@@ -332,7 +332,7 @@ def test_changed_selection_marker_does_not_change_test(repository: Repository) -
 
 def test_changed_docstring_does_not_change_test(repository: Repository) -> None:
     """Edited docstrings and comments are not a change of a test. Edited code is, even in a line with a comment."""
-    before = '"""One."""\n\ndef test_a():\n    """Two."""\n    assert 1  # three\n'
+    before = '"""One."""\n\ndef test_a():\n    async def f():\n        """Two."""\n    assert 1  # three\n'
     for name in ("test_a.py", "test_b.py"):
         repository.commit(name, before, day="2026-01-01")
     other = before.replace("One", "1").replace("Two", "2").replace("three", "3")

@@ -19,6 +19,7 @@ _MARK = re.compile(
     r"[+-](\s*$|@pytest\.mark\.(thorough|sampled|one_in|of_files|entry_point|timing|alone)\b"
     r"|pytestmark = pytest\.mark\.)"
 )
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Git's name for an empty tree: everything has changed since then.
 _NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
@@ -92,7 +93,7 @@ def _divide(source: str) -> tuple[str, dict[str, str]]:
     """Returns the code that all tests share, and the code of each test by its name, which the code leaves out."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node):
             node.body[:1] = [ast.Pass()]
     tests = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
     tree.body = [node for node in tree.body if node not in tests]
