@@ -18,9 +18,9 @@ use crate::options;
 
 type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
-/// The dispatcher of a Python engine's worker. It hands out targets, accepts answers, and must be used by one thread
-/// only.
+/// The dispatcher of a Python engine's worker, which hands out targets and accepts answers.
 ///
+/// Only one thread can use a dispatcher.
 /// The dispatcher takes care of planning, formats, durability, and the consequences of each answer.
 /// `Job.take_dispatcher` returns the dispatcher of a job in this process. `join` returns the dispatcher of a worker
 /// that has its own process.
@@ -164,8 +164,7 @@ impl Dispatcher {
         }
     }
 
-    /// Return the maximum number of requests that this worker can have in flight. The number can change with every
-    /// call.
+    /// Return the maximum number of requests that this worker can have in flight. Every call can change it.
     #[getter]
     fn concurrency(&self) -> usize {
         lock(&self.0).as_ref().map_or(0, fetchmill_engine::Dispatcher::concurrency)
