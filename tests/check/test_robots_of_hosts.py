@@ -111,7 +111,7 @@ def test_resumed_run_requests_robots_txt_again(run: Run, start: Start, raw: Raw,
     assert (ended.code, server.count("/robots.txt"), server.count("/a0")) == (0, 2, 0), ended.err
     said = ended.out + ended.err
     assert "opted out: 5: robots.txt 3, X-Robots-Tag noai 1, robots.txt error 1\n" in said
-    assert f"robots.txt: 4 of 2 hosts: {server.url} 3, {down.url} 1\n" in said
+    assert f"robots.txt: 4 on 2 hosts: {server.url} 3, {down.url} 1\n" in said
     listed = run("status", dest, "--skipped", "--json").out.splitlines()
     assert {"reason": "opted-out", "count": 3, "host": server.url} in map(json.loads, listed)
     (found,) = fetchmill.skipped(dest)

@@ -228,7 +228,7 @@ def test_options_docstring_describes_all_options() -> None:
     for field in fields(GetOptions):
         assert f"        {field.name}: " in text
     assert "connect_timeout: Maximum time to establish a connection. Default: 5 s." in text
-    instead = "To leave out large objects of a bucket instead, use --size-to."
+    instead = "To leave out large objects in a bucket instead, use --size-to."
     assert f"max_size: Maximum body size; larger bodies fail. {instead} Default: 64 MiB." in text
 
 

@@ -140,7 +140,7 @@ def test_simultaneous_starters_create_one_bucket_job(
     assert final_rows_of_bucket(store) == Counter(urls)
     assert_only_final(store)
     other = run("get", "urls.txt", JOB, *OPTIONS, "jsonl", env=own)
-    assert (other.code, "format is 'parquet' in the job of" in other.err) == (2, True)
+    assert (other.code, "format is 'parquet' in the job at" in other.err) == (2, True)
 
 
 def test_each_worker_uses_its_own_credentials(

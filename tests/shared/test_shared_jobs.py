@@ -149,7 +149,7 @@ def test_simultaneous_starters_create_one_folder_job(
     assert [worker.wait(60) for worker in workers] == [0] * 4
     assert final_rows(tmp_path / "job") == Counter(urls)
     other = run("get", "urls.txt", "job", *OPTIONS, "jsonl")
-    assert (other.code, "format is 'parquet' in the job of job, and 'jsonl' here" in other.err) == (2, True)
+    assert (other.code, "format is 'parquet' in the job at job, but 'jsonl' here" in other.err) == (2, True)
 
 
 def test_worker_exits_with_0_when_objects_failed(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_simultaneous_starters_list_server_once(
     assert run("verify", dest).code == 0
     assert run("cat", dest, names(9)[8]).out == synthetic_body(names(9)[8], 100).decode()
     other = run("get", served.url, dest, *SHARED, "parquet", "--exclude", "*8")
-    assert (other.code, "exclude is ['*7'] in the job of" in other.err) == (2, True), other.err
+    assert (other.code, "exclude is ['*7'] in the job at" in other.err) == (2, True), other.err
 
 
 def test_process_killed_while_listing_is_replaced(

@@ -337,7 +337,7 @@ class OfCommits(TypedDict, total=False):
     """Options of `get`, `check`, `list` and `sync` that determine when and how outcomes are made durable."""
 
     commit_window: float
-    """Time between commits; after a crash, at most this much work plus 1 s is repeated."""
+    """Time between commits; after a crash, at most the work of this time plus 1 s is repeated."""
     durability: Durability
     """What a commit survives: power loss, or only a crash of the process (no fsync)."""
 

@@ -120,7 +120,7 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
 
 
 def _check_bucket(source: str) -> None:
-    """Check `s3://BUCKET`, `s3://BUCKET/` or `s3://BUCKET/PREFIX`. All text after the slash is the prefix."""
+    """Check `s3://BUCKET`, `s3://BUCKET/` or `s3://BUCKET/PREFIX`. Everything after `BUCKET/` is the prefix."""
     if not source.startswith("s3://"):
         raise UsageError(f"{source} is not a bucket; write s3://BUCKET/PREFIX, or ./{source} for a file of that name")
     bucket = source.removeprefix("s3://").partition("/")[0]

@@ -559,7 +559,7 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "Columns from the list to store, comma-separated. Only for parquet, jsonl and tar sidecars.",
+        "List columns to store, comma-separated; works with parquet, jsonl, and sidecars in tar.",
         heading="Output",
     ),
     "column_types": Option(
@@ -849,7 +849,7 @@ _OF_COMMITS = {
         "seconds",
         float,
         1.0,
-        "Time between commits; after a crash, at most this much work plus 1 s is repeated.",
+        "Time between commits; after a crash, at most the work of this time plus 1 s is repeated.",
         heading="Expert",
     ),
     "durability": Option(
@@ -1052,7 +1052,7 @@ _OF_BODIES = {
         "bytes",
         int,
         67108864,
-        "Maximum body size; larger bodies fail. To leave out large objects of a bucket instead, use --size-to.",
+        "Maximum body size; larger bodies fail. To leave out large objects in a bucket instead, use --size-to.",
         heading="Limits",
     ),
     "allow_eof_bodies": Option(

@@ -269,7 +269,7 @@ class _Definition:
             for name in sorted({*theirs, *mine}):
                 if theirs.get(name) != _as_json(mine.get(name)):
                     raise UsageError(
-                        f"{name} is {theirs.get(name)!r} in the job of {self._dest}, and {mine.get(name)!r} here; run "
+                        f"{name} is {theirs.get(name)!r} in the job at {self._dest}, but {mine.get(name)!r} here; run "
                         f"fetchmill join {self._dest}, or choose another directory"
                     )
 

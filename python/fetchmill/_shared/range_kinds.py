@@ -141,7 +141,7 @@ class HostRanges:
         return found
 
     def seconds(self, *, is_shared: bool) -> float:
-        """See `RangeKind`. Ending early gains nothing, because the entire rest would simply move to another worker."""
+        """See `RangeKind`. Ending early gains nothing, because the remaining targets would go to another worker."""
         del is_shared
         return RANGE_SECONDS
 

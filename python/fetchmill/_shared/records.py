@@ -101,10 +101,10 @@ class JobRecord:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """Make the record from the content of its file.
+        """Make the record from the contents of its file.
 
         Raises:
-            UsageError: another release has written the file.
+            UsageError: the file was written by another release.
             JournalError: the file is damaged.
         """
         values = _from_bytes(content, path)
@@ -179,7 +179,7 @@ class AddedList:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """Make the record from the content of its file.
+        """Make the record from the contents of its file.
 
         Raises:
             JournalError: the file is damaged.
@@ -308,7 +308,7 @@ class CommitRecord:
 
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> Self:
-        """Make the record from the content of its file.
+        """Make the record from the contents of its file.
 
         Raises:
             JournalError: the file is damaged.

@@ -36,7 +36,7 @@ class Shares:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether two workers must never use the same part of a limit, not even briefly."""
+        """Whether two workers may not use the same part of a limit even briefly."""
         return self.rate is not None or self.has_host_limits
 
     @property

@@ -85,7 +85,7 @@ def _forbidding_hosts_line(report: Mapping[str, Any]) -> str:
     if count > FORBIDDING_HOSTS_MAX:
         hosts = f"more than {format_count(FORBIDDING_HOSTS_MAX)} hosts"
     largest = dict(list(report["forbidding_hosts"].items())[:_FORBIDDING_HOSTS_SHOWN])
-    return f"robots.txt: {format_count(forbidden)} of {hosts}: {describe_failures(largest, None)}"
+    return f"robots.txt: {format_count(forbidden)} on {hosts}: {describe_failures(largest, None)}"
 
 
 def failure_lines(report: Report, state: str | None, *, is_private_allowed: bool = False) -> list[str]:

@@ -65,7 +65,7 @@ impl Location {
         self.reach = AddressPolicy::Anywhere;
     }
 
-    /// Creates the location of another request with the same limits on redirects and addresses.
+    /// Creates the location of another request. The same limits on redirects and addresses apply to it.
     pub(crate) fn beside(&self, url: String) -> Self {
         Location { url, reach: self.reach, ..Location::default() }
     }

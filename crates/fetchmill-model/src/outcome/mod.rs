@@ -296,7 +296,7 @@ impl KindCounts {
 pub struct StatusCounts(BTreeMap<u16, u64>);
 
 impl StatusCounts {
-    /// Counts an outcome whose last reply had this status if the target failed because of the status.
+    /// Counts this status, which is that of the outcome's last reply, if it made the target fail.
     pub fn note(&mut self, outcome: Outcome, status: u16) {
         if let Outcome::Failed(kind) = outcome
             && (100..1000).contains(&status)

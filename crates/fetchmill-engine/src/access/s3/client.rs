@@ -46,7 +46,7 @@ impl BucketRequest<'_> {
 /// Reply to a request, or the reason why there is none.
 pub(crate) type BucketAnswer = std::result::Result<BucketReply, Failure>;
 
-/// Reply of a store. Its body is no longer than a listing page.
+/// Reply from a store. Its body is at most as large as a listing page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct BucketReply {
     pub(crate) status: u16,

@@ -1,4 +1,4 @@
-//! The coalesced request for a target and for others after it.
+//! The coalesced request for a target and some of the targets that follow it.
 
 use std::sync::Arc;
 
