@@ -57,7 +57,7 @@ def test_robots_verdicts_of_200_hosts_match_golden_table(
     forbidden = Counter(
         url[: url.index("/", 7)] for url, why in hosts.expected.items() if (why or "").startswith("robots.txt:")
     )
-    assert f"robots.txt: {forbidden.total()} of {len(forbidden)} hosts: " in ended.out + ended.err
+    assert f"robots.txt: {forbidden.total()} on {len(forbidden)} hosts: " in ended.out + ended.err
     for url, why in hosts.expected.items():
         name, path = url.removeprefix("http://").split("/", 1)
         if why is not None and why.startswith("robots.txt:"):
