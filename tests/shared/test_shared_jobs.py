@@ -299,8 +299,8 @@ REFUSED = [
     ("urls.txt", ("--max-failed", "3"), "a shared job cannot use --max-failed: "),
     ("urls.txt", ("--bwlimit", "1MB"), "a shared job cannot use --bwlimit: "),
     ("urls.txt", ("--names", "seq"), "names seq counts"),
-    ("urls.txt", ("--names", "a{index}.bin"), "names with {index} count"),
-    ("urls.txt", ("--names", "{{{index!r}}}.bin"), "names with {index} count"),
+    ("urls.txt", ("--names", "a{index}.bin"), "names with {index} number"),
+    ("urls.txt", ("--names", "{{{index!r}}}.bin"), "names with {index} number"),
     ("urls.csv", ("--column", "url"), "--csv-header auto"),
     ("nothing.txt", (), "cannot open the list"),
 ]
@@ -409,7 +409,9 @@ def test_parquet_list_is_divided_by_rows(server: Callable[..., Server], start: S
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(60) == 128 + signal.SIGTERM
     status = fetchmill.shared_jobs.status(job)
-    assert (status.ranges_done, status.finished) == (1, False)
+    # On a busy machine, a second range may end before the signal arrives.
+    assert status.ranges_done > 0
+    assert not status.finished
 
     assert run("join", "job").code == 0
     assert final_rows(job) == Counter(urls)

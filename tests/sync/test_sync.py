@@ -251,21 +251,16 @@ def test_sync_accepts_iterable_as_source(site: Callable[..., Mirrored], changing
     assert held(dest) == {name: value for name, value in held(changing.folder).items() if name in names[4:]}
 
 
-def change_both_sides(changing: ChangingTree, served: Path, dest: Path) -> None:
-    """Changes two local files. The source changes the first one and removes the second."""
-    for name in ("d000/f00001", "d000/f00002"):
-        (dest / name).write_bytes(b"mine")
-    changing.change("d000/f00001")
-    (served / "d000/f00002").unlink()
-
-
 def test_local_change_is_kept_unless_overwritten(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:
     """A locally changed file is neither replaced nor removed, and each pass reports it."""
     source = site()
     assert run("sync", source.url, dest).code == 0
-    change_both_sides(changing, served, dest)
+    for name in ("d000/f00001", "d000/f00002"):
+        (dest / name).write_bytes(b"mine")
+    changing.change("d000/f00001")
+    (served / "d000/f00002").unlink()
 
     kept = run("sync", source.url, dest, "--delete", "--json")
     again = report_of(run("sync", source.url, dest, "--delete", "--json"))
@@ -404,7 +399,10 @@ def test_dry_run_shows_files_that_sync_leaves_unchanged(
     """The files were changed locally, or have the name of a new object."""
     source = site()
     assert run("sync", source.url, dest).code == 0
-    change_both_sides(changing, served, dest)
+    for name in ("d000/f00001", "d000/f00002"):
+        (dest / name).write_bytes(b"mine")
+    changing.change("d000/f00001")
+    (served / "d000/f00002").unlink()
     changing.write("d000/new", b"new")
     (dest / "d000/new").write_bytes(b"mine")
 

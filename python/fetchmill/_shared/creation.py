@@ -205,7 +205,7 @@ def _check(options: GetOptions, lease: float) -> None:
     if options.names == "seq":
         raise UsageError("names seq counts the targets of one process; choose another template for a shared job")
     if _INDEX.search(str(options.names).replace("{{", "").replace("}}", "")):
-        raise UsageError("names with {index} count the rows of one process; choose another template for a shared job")
+        raise UsageError("names with {index} number the rows of one process; choose another template for a shared job")
     if options.engine != "native":
         raise UsageError(f"a shared job cannot use engine {options.engine}, only engine native; leave the option out")
     for option in fields(options):
