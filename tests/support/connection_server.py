@@ -4,13 +4,14 @@ import contextlib
 import socket
 import ssl
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Self
 
 STOP_SECONDS_MAX = 10.0
 
 
-class ConnectionServer:
+class ConnectionServer(ABC):
     """Serves from its creation until the end of a `with` block, which raises the first error of a connection.
 
     A subclass defines `_serve`, and calls `__init__` last, because connections are accepted from then on. An `OSError`
@@ -50,11 +51,11 @@ class ConnectionServer:
         if self._errors:
             raise self._errors[0]
 
+    @abstractmethod
     def _serve(self, connection: socket.socket) -> None:
         """Serves one connection, which is closed afterwards."""
-        raise NotImplementedError
 
-    def _accepted(self) -> None:
+    def _accepted(self) -> None:  # noqa: B027 - most servers count nothing
         """Counts a connection that was just added to the open ones; the lock is held."""
 
     def _accept(self) -> None:

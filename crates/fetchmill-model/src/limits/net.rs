@@ -161,7 +161,7 @@ pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
 pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);
 /// Interval between checks of deadlines, which determines their precision.
 pub const TICK: Duration = Duration::from_millis(50);
-/// Time in which requests in flight can finish after the job was told to stop.
+/// Time in which requests in flight can finish after the job was asked to stop.
 pub const DRAIN: Duration = Duration::from_secs(3);
 /// Minimum number of targets with an outcome before `--max-failed` with a percentage stops a job early. A smaller
 /// sample says little about the remaining targets.
