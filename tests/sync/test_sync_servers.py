@@ -62,6 +62,9 @@ def test_sync_makes_heavily_changed_tree_identical(
         *(f"{path.relative_to(served)}/" for path in served.rglob("*") if path.is_dir()),
     }
     assert asked.sent.keys() == fetched
+    # A sync that requested everything twice would reach these bounds.
+    assert asked.sent.total() < 2 * len(fetched)
+    assert asked.folders.total() < 2 * len(asked.folders)
     assert asked.same.keys() == (set() if server == "nginx-json" else after.keys() - fetched)
     second = json.loads(again.out.splitlines()[-1])
     assert (second["unchanged"], second["fetched"], second["removed"]) == (len(after), 0, 0)
